@@ -101,13 +101,13 @@ fn carry(client: TcpStream, address: &Address, delay: Duration) -> io::Result<()
         Address::Tcp(address) => {
             let server = TcpStream::connect(address)?;
             server.set_nodelay(true)?;
-            let back = (server.try_clone()?, client.try_clone()?);
-            join(client, server, back, delay)
+            let (answers, back) = (server.try_clone()?, client.try_clone()?);
+            join(client, server, answers, back, delay)
         }
         Address::Unix(path) => {
             let server = UnixStream::connect(path)?;
-            let back = (server.try_clone()?, client.try_clone()?);
-            join(client, server, back, delay)
+            let (answers, back) = (server.try_clone()?, client.try_clone()?);
+            join(client, server, answers, back, delay)
         }
     }
 }
@@ -116,7 +116,8 @@ fn carry(client: TcpStream, address: &Address, delay: Duration) -> io::Result<()
 fn join<S: Read + Write + Send + 'static>(
     mut client: TcpStream,
     mut server: S,
-    (mut answers, back): (S, TcpStream),
+    mut answers: S,
+    back: TcpStream,
     delay: Duration,
 ) -> io::Result<()> {
     let (sender, pieces) = sync_channel(PIECES_MAX);

@@ -53,7 +53,8 @@ pub(crate) fn spawn<T: Send + 'static>(
 /// wait.
 pub(crate) fn run<T: Send + 'static>(
     name: &str,
-    (progress, now): (&Progress, &dyn Fn() -> String),
+    progress: &Progress,
+    now: &dyn Fn() -> String,
     work: impl FnOnce() -> Result<T, BenchError> + Send + 'static,
 ) -> Result<T, BenchError> {
     let (running, has_ended) = mpsc::channel::<()>();

@@ -17,7 +17,9 @@ const REPLY_ID: &str = "cli";
 pub(crate) fn ask(
     plan: &Plan,
     client: &mut Client,
-    (topic, payload, properties): (&str, &[u8], PropertyBuf),
+    topic: &str,
+    payload: &[u8],
+    properties: PropertyBuf,
     timeout_secs: u64,
 ) -> Result<Vec<u8>, Failure> {
     let failed = |error: ClientError| Failure::client(&error, plan.version());

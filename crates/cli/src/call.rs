@@ -149,7 +149,7 @@ impl Call {
         let mut client = plan.open()?;
         let call = |client: &mut Client| {
             let properties = properties.clone();
-            ask(&plan, client, (&to, &payload, properties), self.timeout)
+            ask(&plan, client, &to, &payload, properties, self.timeout)
         };
         let mut answer = call(&mut client)?;
         // A member, or one who may call from outside, does not come in once more.

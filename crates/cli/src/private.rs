@@ -98,12 +98,7 @@ impl Send {
         let failed = |error: ClientError| Failure::client(&error, plan.version());
         let to = topic::private_to(&self.user);
         let properties = plan.properties.publish.clone();
-        let response = ask(
-            &plan,
-            &mut client,
-            (&to, &payload, properties),
-            self.timeout,
-        )?;
+        let response = ask(&plan, &mut client, &to, &payload, properties, self.timeout)?;
         client.disconnect().map_err(failed)?;
         self.tell(&response)
     }

@@ -254,8 +254,8 @@ fn command(connect: &Connect, name: &str, words: &Value) -> Result<Value, Failur
     let to = topic::call(&format!("room.{name}"));
     let payload = words.to_string();
     let properties = plan.properties.publish.clone();
-    let call = (to.as_str(), payload.as_bytes(), properties);
-    let answer = ask(&plan, &mut client, call, PATIENCE_SECS)?;
+    let body = payload.as_bytes();
+    let answer = ask(&plan, &mut client, &to, body, properties, PATIENCE_SECS)?;
     let failed = |error: ClientError| Failure::client(&error, plan.version());
     client.disconnect().map_err(failed)?;
     let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
@@ -266,17 +266,17 @@ fn command(connect: &Connect, name: &str, words: &Value) -> Result<Value, Failur
         .as_str()
         .unwrap_or("the answer makes no sense");
     let failure = match answer["error"] == "unknown" {
-        true => unknown(&plan, words, (text, answer["part"] == "room")),
+        true => unknown(&plan, words, text, answer["part"].as_str()),
         false => Failure::new(text),
     };
     Err(failure.silenced(connect.quiet))
 }
 
 /// Says which room, or whom in it, the server does not know, and where to look.
-fn unknown(plan: &Plan, words: &Value, (text, is_room): (&str, bool)) -> Failure {
+fn unknown(plan: &Plan, words: &Value, text: &str, part: Option<&str>) -> Failure {
     let failure = match words["room"].as_str() {
         // The text names the room.
-        _ if is_room => Failure::new(text),
+        _ if part == Some("room") => Failure::new(text),
         Some(room) => {
             let failure = Failure::new(format!("room {room}: {text}"));
             return failure.with_note(&format!("`stentor room show {room}` lists who is there"));

@@ -203,7 +203,7 @@ impl Watch {
 
     fn sub(self, filter: String, style: Style) -> Sub {
         let style = if self.json { Style::Json } else { style };
-        Sub::only(filter, style, (self.count, self.timeout), self.connect)
+        Sub::only(filter, style, self.count, self.timeout, self.connect)
     }
 }
 
@@ -245,7 +245,8 @@ impl Sub {
     fn only(
         filter: String,
         style: Style,
-        (count, timeout): (Option<u64>, Option<u64>),
+        count: Option<u64>,
+        timeout: Option<u64>,
         connect: Connect,
     ) -> Self {
         Self {

@@ -18,7 +18,8 @@ const MISSED_BY_RESTART: &str =
 pub(super) async fn follow(
     mut watcher: Watcher,
     mut outlet: Outlet,
-    (wanted, last_id): (Wanted, Option<String>),
+    wanted: Wanted,
+    last_id: Option<String>,
     told: Told,
 ) {
     let run = watcher.context().streams.run;
@@ -34,7 +35,7 @@ pub(super) async fn follow(
         return;
     }
     request.insert("limit".into(), json!(EVENTS_AT_ONCE));
-    let end = go_on(&mut watcher, &mut outlet, (first, request), &begin).await;
+    let end = go_on(&mut watcher, &mut outlet, first, request, &begin).await;
     if let Err(end) = end {
         outlet.close(&end);
     }
@@ -43,7 +44,8 @@ pub(super) async fn follow(
 async fn go_on(
     watcher: &mut Watcher,
     outlet: &mut Outlet,
-    (first, mut request): (Value, Wanted),
+    first: Value,
+    mut request: Wanted,
     begin: &Begin,
 ) -> Result<(), End> {
     let mut text = ": events of connections\n\n".to_owned();

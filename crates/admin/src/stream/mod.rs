@@ -185,7 +185,7 @@ async fn open(
     let last_id = last_id(&parts.headers)?;
     follow(&context, watcher, move |watcher, outlet, told| async move {
         match kind {
-            Kind::Events => events::follow(watcher, outlet, (wanted, last_id), told).await,
+            Kind::Events => events::follow(watcher, outlet, wanted, last_id, told).await,
             Kind::Figures => figures::follow(watcher, outlet, wanted, told).await,
             Kind::Trace => trace::follow(watcher, outlet, wanted, told).await,
         }

@@ -90,7 +90,7 @@ async fn run(watcher: Watcher, mut outlet: Outlet, wish: Wish, told: Told) {
     let filters = filters.map(|(filter, qos)| json!({ "topic": filter, "qos": qos }));
     let data = json!({ "client_id": client_id, "filters": filters.collect::<Vec<_>>() });
     let first = event(Some("subscribed"), None, &data);
-    let end = go_on(&watcher, &mut outlet, (&mut feed, &client_id), first).await;
+    let end = go_on(&watcher, &mut outlet, &mut feed, &client_id, first).await;
     if let Err(end) = end {
         outlet.close(&end);
         if matches!(end, End::Over(MEMORY, _)) {
@@ -186,7 +186,8 @@ fn not_granted(watcher: &Watcher, filter: &str, said: &Said) -> Problem {
 async fn go_on(
     watcher: &Watcher,
     outlet: &mut Outlet,
-    (feed, client_id): (&mut Feed, &str),
+    feed: &mut Feed,
+    client_id: &str,
     first: String,
 ) -> Result<(), End> {
     let mut losses = Losses::default();

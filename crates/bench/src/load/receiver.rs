@@ -219,7 +219,8 @@ impl Receiver {
             moved: vec![false; marks.len()],
             marks,
             tally: Tally::new(
-                (orders.payload, orders.qos),
+                orders.payload,
+                orders.qos,
                 match orders.window_max {
                     0 => 0,
                     _ => WHOLE_MASK,
@@ -372,7 +373,7 @@ impl Receiver {
 }
 
 impl Tally {
-    fn new((payload, qos): (usize, u8), whole_mask: u64) -> Self {
+    fn new(payload: usize, qos: u8, whole_mask: u64) -> Self {
         Self {
             latency: histogram(),
             delivered: 0,
@@ -505,7 +506,7 @@ mod tests {
     #[test]
     fn a_gap_is_a_fault_where_a_window_is_looked_for() {
         for (whole_mask, expected) in [(WHOLE_MASK, 1), (0, 0)] {
-            let mut tally = Tally::new((64, 0), whole_mask);
+            let mut tally = Tally::new(64, 0, whole_mask);
             let line = Line {
                 topics: &[vec!["t".into()]],
                 subscriber: 0,
@@ -549,7 +550,7 @@ mod tests {
     fn another_quality_or_topic_is_a_fault() {
         for (qos, topic, expected) in [(1, &b"t"[..], 0), (0, b"t", 1), (2, b"t", 1), (1, b"u", 1)]
         {
-            let mut tally = Tally::new((64, 1), 0);
+            let mut tally = Tally::new(64, 1, 0);
             let line = Line {
                 topics: &[vec!["t".into()]],
                 subscriber: 0,
@@ -575,7 +576,7 @@ mod tests {
     #[test]
     fn who_listens_to_all_checks_each_publisher_and_topic() {
         let topics = ["a", "b"].map(|one| ["0", "1"].map(|turn| format!("{one}{turn}")).to_vec());
-        let mut tally = Tally::new((64, 0), 0);
+        let mut tally = Tally::new(64, 0, 0);
         let line = Line {
             topics: &topics,
             subscriber: 0,

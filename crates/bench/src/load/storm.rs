@@ -274,7 +274,7 @@ impl Storm {
                         None => return false,
                     },
                     (wire::PUBLISH, Goal::Recovered { payload, round }) => {
-                        match user.recover(first, body, (payload, round), self.wanted) {
+                        match user.recover(first, body, payload, round, self.wanted) {
                             Some(true) => self.completed_ns.push(since_start),
                             _ => self.wrong += 1,
                         }
@@ -325,7 +325,8 @@ impl User {
         &mut self,
         first: u8,
         body: &[u8],
-        (payload, round): (usize, Round),
+        payload: usize,
+        round: Round,
         wanted: Wanted,
     ) -> Option<bool> {
         let publish = wire::publish(first, body, wanted.version)?;
@@ -447,14 +448,14 @@ mod tests {
             let said = user.acknowledge(&[0, 2, 0], wanted);
             assert_eq!(said, Some(Ok(Stage::Message)));
             let packet = message(qos, retain, topic, round);
-            let said = user.recover(packet[0], &packet[2..], (payload, round), wanted);
+            let said = user.recover(packet[0], &packet[2..], payload, round, wanted);
             assert_eq!(said, expected, "{qos} {retain} {topic}");
         }
         // The one that was replaced.
         let mut user = user();
         let _ = user.acknowledge(&[0, 2, 0], wanted);
         let packet = message(0, true, "bench/1/2", Round::New);
-        let said = user.recover(packet[0], &packet[2..], (payload, round), wanted);
+        let said = user.recover(packet[0], &packet[2..], payload, round, wanted);
         assert_eq!(said, Some(false));
     }
 }

@@ -93,7 +93,7 @@ impl Connect {
         let seen = gauge.clone();
         let total = count(self.connections);
         let now = || format!("connecting: {} of {total}", count(seen.get()));
-        load::run("storm", (progress, &now), move || {
+        load::run("storm", progress, &now, move || {
             storm::run(
                 place.pid,
                 &Plan {

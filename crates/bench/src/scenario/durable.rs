@@ -246,7 +246,8 @@ impl Base {
 /// Runs something on a thread of its own, and shows how far of `of` it is.
 fn work<T: Send + 'static>(
     progress: &Progress,
-    (doing, of): (&str, u64),
+    doing: &str,
+    of: u64,
     work: impl FnOnce(&Gauge) -> Result<T, BenchError> + Send + 'static,
 ) -> Result<T, BenchError> {
     let gauge = Gauge::default();
@@ -255,19 +256,21 @@ fn work<T: Send + 'static>(
         let (done, of) = (super::count(shown.get()), super::count(of));
         format!("{doing}: {done} of {of}")
     };
-    load::run("sessions", (progress, &now), move || work(&gauge))
+    load::run("sessions", progress, &now, move || work(&gauge))
 }
 
 /// Publishes messages to topics in turn; what that took, and the server's CPU time in seconds.
 fn publish(
-    (running, progress): (&Running, &Progress),
+    running: &Running,
+    progress: &Progress,
     place: &Place,
     topics: Vec<String>,
-    (first, count): (u64, u64),
+    first: u64,
+    count: u64,
     payload: usize,
 ) -> Result<(Published, Option<f64>), BenchError> {
     let (place, meter) = (place.clone(), CpuMeter::start(running.pid()));
-    let published = work(progress, ("publishing", count), move |gauge| {
+    let published = work(progress, "publishing", count, move |gauge| {
         let publishing = Publishing {
             place: &place,
             topics: &topics,
@@ -284,7 +287,8 @@ fn publish(
 /// Ends the server and starts it again; how long it took to end, and to listen. `None` for one
 /// that keeps nothing, or was not started here.
 fn restart(
-    (running, progress): (&mut Running, &Progress),
+    running: &mut Running,
+    progress: &Progress,
     ending: Ending,
 ) -> Result<Option<(Duration, Duration)>, BenchError> {
     if running.forgets() {

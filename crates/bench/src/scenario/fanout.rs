@@ -223,7 +223,8 @@ impl Beside {
     pub(super) fn quick(
         subscribers: usize,
         version: Version,
-        (warmup, seconds): (Duration, Duration),
+        warmup: Duration,
+        seconds: Duration,
     ) -> Self {
         Self(Fanout {
             payload: 100,

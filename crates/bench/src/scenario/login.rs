@@ -276,7 +276,7 @@ impl Storm {
         let seen = gauge.clone();
         let total = count(self.connections);
         let now = || format!("logging in: {} of {total}", count(seen.get()));
-        load::run("storm", (progress, &now), move || {
+        load::run("storm", progress, &now, move || {
             let entry = |index| Entry {
                 login: self.accounts.login(index),
                 scram: self.accounts.scram(index),

@@ -292,11 +292,7 @@ impl Base {
 
     /// A fan-out to this many subscribers, as ice-2 has it.
     fn fanout(&self, subscribers: usize) -> Beside {
-        Beside::quick(subscribers, self.version, self.times())
-    }
-
-    const fn times(&self) -> (Duration, Duration) {
-        (self.warmup, self.seconds)
+        Beside::quick(subscribers, self.version, self.warmup, self.seconds)
     }
 
     /// An empty result, with what a reader has to know.

@@ -103,7 +103,7 @@ pub(super) struct PingPong {
 
 impl PingPong {
     /// One with messages of 100 B to partners on all shards, whose slowest counts.
-    pub(super) const fn across(version: Version, (warmup, seconds): (Duration, Duration)) -> Self {
+    pub(super) const fn across(version: Version, warmup: Duration, seconds: Duration) -> Self {
         Self {
             partners: PARTNERS,
             payload: 100,
@@ -173,7 +173,7 @@ impl Workload for PingPong {
         let (login, endpoint) = (running.login.clone(), running.endpoint.clone());
         let pid = running.pid();
         let now = || "playing".to_owned();
-        let (match_, used_s, generator) = load::run("players", (progress, &now), move || {
+        let (match_, used_s, generator) = load::run("players", progress, &now, move || {
             let mut poll = Poll::new().doing("open a poll")?;
             let crowd = crowd::open(
                 &mut poll,

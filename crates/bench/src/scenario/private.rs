@@ -349,8 +349,10 @@ impl Private {
     /// How what this many clients have done in this many seconds is to be judged.
     fn pace<'a>(
         &self,
-        (clients, seconds): (f64, f64),
-        (received, after_end): (u64, u64),
+        clients: f64,
+        seconds: f64,
+        received: u64,
+        after_end: u64,
         lateness: &'a Histogram<u64>,
     ) -> Pace<'a> {
         let copies = self.copies() as f64;
@@ -476,7 +478,7 @@ impl Workload for Private {
         running.settle();
         let (before, begun_ns) = (running.usage().map(|usage| usage.rss), now_ns());
         let coming = CpuMeter::start(running.pid());
-        let crew = Crew::gather(self, &way, (running, progress), 0)?;
+        let crew = Crew::gather(self, &way, running, progress, 0)?;
         let used_coming_s = coming.used_s();
         let opened_s = (now_ns() - begun_ns) as f64 / 1e9;
         let start_ns = now_ns() + as_ns(Duration::from_millis(100));
@@ -523,9 +525,9 @@ impl Workload for Private {
         let heard = tally.received as f64 * (self.copies() - 1) as f64 / self.copies() as f64;
         push_link(&mut leg, heard / seconds, self.payload);
         generator.push(&mut leg, used_s);
-        let load = (self.clients as f64, seconds);
-        let counts = (tally.received, tally.after_end);
-        self.pace(load, counts, &tally.lateness).judge(&mut leg);
+        let (clients, received) = (self.clients as f64, tally.received);
+        self.pace(clients, seconds, received, tally.after_end, &tally.lateness)
+            .judge(&mut leg);
         if self.scene.is_shared() {
             let received = tally.received.max(1) as f64;
             leg.push(CPU_OUT, used_s.map(|used| used * 1e6 / received));

@@ -183,17 +183,17 @@ impl Workload for Recover {
         let mut leg = Leg::default();
         if running.is_floor() {
             // Canned answers need no messages.
-            self.recover((running, progress), &run, &mut leg)?;
+            self.recover(running, progress, &run, &mut leg)?;
             return Ok(leg);
         }
         // The same topics as later, so that the rates can be compared.
         let live = Message::Of(Round::Live);
-        let plain = self.publish((running, progress), &run, live, self.total())?;
+        let plain = self.publish(running, progress, &run, live, self.total())?;
         leg.push(PUBLISH, plain);
         let retained = Retained::keep(running, &run);
-        let measured = self.measure((&mut *running, progress), &run, plain, &mut leg);
+        let measured = self.measure(running, progress, &run, plain, &mut leg);
         let cleared = retained.clear(progress, || {
-            self.publish((running, progress), &run, Message::Empty, self.stored)?;
+            self.publish(running, progress, &run, Message::Empty, self.stored)?;
             Ok(())
         });
         measured?;
@@ -209,35 +209,37 @@ impl Recover {
     /// What needs messages, from the filling of the topics on.
     fn measure(
         &self,
-        (running, progress): (&mut Running, &Progress),
+        running: &mut Running,
+        progress: &Progress,
         run: &str,
         plain: f64,
         leg: &mut Leg,
     ) -> Result<(), BenchError> {
-        self.fill((running, progress), run, plain, leg)?;
+        self.fill(running, progress, run, plain, leg)?;
         let none = format!("{run}-none");
-        let plain = self.storm((running, progress), &none, Goal::Acknowledged);
+        let plain = self.storm(running, progress, &none, Goal::Acknowledged);
         let (plain, _) = plain.map_err(BenchError::midway)?;
         leg.push(PLAIN, self.whole_us(&plain));
         self.judge(&plain, leg);
-        self.recover((running, progress), run, leg)?;
+        self.recover(running, progress, run, leg)?;
         if !self.restarts {
             push_files(leg, running);
             return Ok(());
         }
         progress.show("saving");
-        self.save((running, progress), run, leg)
+        self.save(running, progress, run, leg)
             .map_err(BenchError::midway)?;
         push_files(leg, running);
         progress.show("restarting");
-        self.restart((running, progress), run, leg)
+        self.restart(running, progress, run, leg)
             .map_err(BenchError::midway)
     }
 
     /// The storm while everything is warm.
     fn recover(
         &self,
-        (running, progress): (&Running, &Progress),
+        running: &Running,
+        progress: &Progress,
         run: &str,
         leg: &mut Leg,
     ) -> Result<(), BenchError> {
@@ -246,7 +248,7 @@ impl Recover {
             true => Round::Canned,
             false => Round::Again,
         };
-        let warm = self.storm((running, progress), run, self.goal(round));
+        let warm = self.storm(running, progress, run, self.goal(round));
         let (warm, used) = warm.map_err(BenchError::midway)?;
         self.judge(&warm, leg);
         let warm_us = self.whole_us(&warm);
@@ -343,7 +345,8 @@ impl Recover {
     /// Publishes to the first this many topics; messages per second.
     fn publish(
         &self,
-        (running, progress): (&Running, &Progress),
+        running: &Running,
+        progress: &Progress,
         run: &str,
         message: Message,
         count: u64,
@@ -355,7 +358,7 @@ impl Recover {
         let (this, run) = (self.clone(), run.to_owned());
         let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
         let now = || format!("publishing to {} topics", super::count(count));
-        load::run("publisher", (progress, &now), move || {
+        load::run("publisher", progress, &now, move || {
             let topic = |number| this.topic(&run, number);
             let fill = Fill {
                 endpoint: &endpoint,
@@ -376,13 +379,20 @@ impl Recover {
     /// RETAIN.
     fn fill(
         &self,
-        place: (&Running, &Progress),
+        running: &Running,
+        progress: &Progress,
         run: &str,
         plain: f64,
         leg: &mut Leg,
     ) -> Result<(), BenchError> {
-        let create = self.publish(place, run, Message::Of(Round::New), self.stored)?;
-        let update = self.publish(place, run, Message::Of(Round::Again), self.total())?;
+        let create = self.publish(running, progress, run, Message::Of(Round::New), self.stored)?;
+        let update = self.publish(
+            running,
+            progress,
+            run,
+            Message::Of(Round::Again),
+            self.total(),
+        )?;
         leg.push(CREATE, create);
         leg.push(UPDATE, update);
         leg.push(KEPT, update / plain * 100.0);
@@ -392,7 +402,8 @@ impl Recover {
     /// Watches deliveries while nothing else happens, and while everything is saved.
     fn save(
         &self,
-        (running, progress): (&Running, &Progress),
+        running: &Running,
+        progress: &Progress,
         run: &str,
         leg: &mut Leg,
     ) -> Result<(), BenchError> {
@@ -418,7 +429,7 @@ impl Recover {
         leg.push(QUIET, quiet_ns as f64 / 1e3);
         // Every message is new, so that there is something to save.
         let message = Message::Of(Round::Saved);
-        self.publish((running, progress), run, message, self.stored)?;
+        self.publish(running, progress, run, message, self.stored)?;
         let saving = pulse("saving")?;
         running.save()?;
         let saving_ns = load::join(saving)??;
@@ -429,14 +440,15 @@ impl Recover {
     /// Ends the server and starts it again, if that can be done, and recovers once more.
     fn restart(
         &self,
-        (running, progress): (&mut Running, &Progress),
+        running: &mut Running,
+        progress: &Progress,
         run: &str,
         leg: &mut Leg,
     ) -> Result<(), BenchError> {
         if let Some(restarted) = running.restart()? {
             leg.push(END, restarted.ending.as_secs_f64() * 1e6);
             leg.push(START, restarted.starting.as_secs_f64() * 1e6);
-            let (cold, _) = self.storm((running, progress), run, self.goal(Round::Saved))?;
+            let (cold, _) = self.storm(running, progress, run, self.goal(Round::Saved))?;
             self.judge(&cold, leg);
             leg.push(COLD, self.whole_us(&cold));
         }
@@ -446,7 +458,8 @@ impl Recover {
     /// All users log in, subscribe at once, and leave.
     fn storm(
         &self,
-        (running, progress): (&Running, &Progress),
+        running: &Running,
+        progress: &Progress,
         run: &str,
         goal: Goal,
     ) -> Result<(Outcome, Used), BenchError> {
@@ -457,7 +470,7 @@ impl Recover {
             Goal::Acknowledged => "subscribing".to_owned(),
             Goal::Recovered { .. } => "recovering".to_owned(),
         };
-        load::run("subscribers", (progress, &now), move || {
+        load::run("subscribers", progress, &now, move || {
             let mut poll = Poll::new().doing("open a poll")?;
             let crowd = crowd::open(
                 &mut poll,

@@ -168,7 +168,7 @@ impl Workload for Slow {
         let (reading, is_silent) = (job.clone(), Arc::clone(&silent));
         let reader = spawn("reader", move || reading.read_slowly(&is_silent))?;
         let now = || "reading slowly".to_owned();
-        let sent = run("publisher", (progress, &now), move || job.publish());
+        let sent = run("publisher", progress, &now, move || job.publish());
         silent.store(true, Ordering::SeqCst);
         let seen = join(reader)??;
         Ok(self.evaluate(seen, &sent?))

@@ -202,7 +202,7 @@ impl Workload for Subscribe {
         let run = run_id();
         let pid = running.pid();
         let now = || "logging in and subscribing".to_owned();
-        let (storm, cost, generator) = load::run("subscribers", (progress, &now), move || {
+        let (storm, cost, generator) = load::run("subscribers", progress, &now, move || {
             let mut poll = Poll::new().doing("open a poll")?;
             let crowd = crowd::open(
                 &mut poll,
@@ -240,7 +240,8 @@ impl Workload for Subscribe {
             let cost = (meter.used_s(), pid.and_then(process::usage));
             Ok((outcome, cost, generator))
         })?;
-        Ok(self.evaluate(storm, cost, generator))
+        let (server_cpu_s, usage) = cost;
+        Ok(self.evaluate(storm, server_cpu_s, usage, generator))
     }
 }
 
@@ -248,7 +249,8 @@ impl Subscribe {
     fn evaluate(
         &self,
         storm: Outcome,
-        (server_cpu_s, usage): (Option<f64>, Option<Usage>),
+        server_cpu_s: Option<f64>,
+        usage: Option<Usage>,
         generator: GeneratorUse,
     ) -> Leg {
         let total = self.total();

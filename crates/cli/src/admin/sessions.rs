@@ -192,7 +192,7 @@ impl End {
             }
             (None, away) => {
                 let away = away.unwrap_or_default();
-                end_all(&self.which, (zone, away.as_secs()), self.yes)
+                end_all(&self.which, zone, away.as_secs(), self.yes)
             }
         }
     }
@@ -201,7 +201,8 @@ impl End {
 /// Ends all sessions whose clients have been away for as many seconds, or says how many there are.
 fn end_all(
     which: &Which,
-    (zone, away_secs): (Option<ZoneWord>, u64),
+    zone: Option<ZoneWord>,
+    away_secs: u64,
     yes: bool,
 ) -> Result<(), Failure> {
     let (mut ended, mut found) = (0, 0);
@@ -239,10 +240,10 @@ fn end_all(
         }
     }
     match yes {
-        true => say(which, ("ended", ended), |sessions| {
+        true => say(which, "ended", ended, |sessions| {
             format!("{sessions} ended\n")
         }),
-        false => say(which, ("would_end", found), |sessions| {
+        false => say(which, "would_end", found, |sessions| {
             format!("{sessions} would end; add --yes to end them\n")
         }),
     }
@@ -251,7 +252,8 @@ fn end_all(
 /// Prints how many sessions there are.
 fn say(
     which: &Which,
-    (name, count): (&str, usize),
+    name: &str,
+    count: usize,
     text: impl FnOnce(String) -> String,
 ) -> Result<(), Failure> {
     print(match which.json {

@@ -186,28 +186,21 @@ fn table(object: &Value, columns: &Columns<'_>) -> String {
         ));
     }
     for (name, floor) in object["floors"].as_object().into_iter().flatten() {
-        rows.push_str(&row(name, (FLOOR, ""), columns, floor, None, None));
+        rows.push_str(&row(name, FLOOR, "", columns, floor, None, None));
     }
     if let Some(name) = object["server"].as_str() {
         let (measured, ratio) = (&object["measured"], &object["ratio"]);
         let loss = Some(&object["loss"]);
-        rows.push_str(&row(
-            name,
-            (OWN, "own"),
-            columns,
-            measured,
-            Some(ratio),
-            loss,
-        ));
+        rows.push_str(&row(name, OWN, "own", columns, measured, Some(ratio), loss));
     }
     let rivals = object["rivals"].as_array().into_iter().flatten();
     for (index, other) in rivals.enumerate() {
         let name = other["name"].as_str().unwrap_or_default();
         let (measured, ratio) = (&other["measured"], Some(&other["ratio"]));
-        let style = (rival(index), "");
         rows.push_str(&row(
             name,
-            style,
+            rival(index),
+            "",
             columns,
             measured,
             ratio,
@@ -221,10 +214,11 @@ fn table(object: &Value, columns: &Columns<'_>) -> String {
     )
 }
 
-/// One server's row, in the colour and the class of `style`.
+/// One server's row, in this colour and of this class.
 fn row(
     name: &str,
-    (colour, class): (&str, &str),
+    colour: &str,
+    class: &str,
     columns: &Columns<'_>,
     measured: &Value,
     ratio: Option<&Value>,

@@ -109,16 +109,16 @@ impl Workload for Away {
         let run = run_id();
         let place = self.base.place(running, &run);
         // A floor does the same whoever is there, and is warm the second time, as others are.
-        let plain = self.publish((running, progress), &place, 0)?.0;
+        let plain = self.publish(running, progress, &place, 0)?.0;
         if running.is_floor() {
-            let (rate, cpu_us) = self.publish((running, progress), &place, 1)?;
+            let (rate, cpu_us) = self.publish(running, progress, &place, 1)?;
             leg.push(PUBLISHED, rate);
             leg.push(CPU_PUBLISHED, cpu_us);
             return Ok(leg);
         }
         self.found(&place, progress)?;
         let written = super::written_bytes(running);
-        let measured = self.publish((running, progress), &place, 1);
+        let measured = self.publish(running, progress, &place, 1);
         let (rate, cpu_us) = measured.map_err(BenchError::midway)?;
         let each = self.owed() as f64 / self.published() as f64;
         leg.push(PUBLISHED, rate);
@@ -132,8 +132,8 @@ impl Workload for Away {
         let now = super::written_bytes(running).zip(written);
         leg.push(WRITTEN, now.map(|(now, before)| now - before));
         super::push_held(&mut leg, running);
-        let served = self.restart((running, progress), &run, &mut leg)?;
-        let left = self.serve((running, progress), &run, served..self.sessions)?;
+        let served = self.restart(running, progress, &run, &mut leg)?;
+        let left = self.serve(running, progress, &run, served..self.sessions)?;
         judge(&mut leg, left);
         Ok(leg)
     }
@@ -161,7 +161,8 @@ impl Away {
     /// Publishes a round of messages; how many in a second, and the server's CPU time for each.
     fn publish(
         &self,
-        place: (&Running, &Progress),
+        running: &Running,
+        progress: &Progress,
         at: &Place,
         round: u64,
     ) -> Result<(f64, Option<f64>), BenchError> {
@@ -169,8 +170,8 @@ impl Away {
             .map(|topic| self.topic(at, topic))
             .collect();
         let count = self.published();
-        let (published, cpu_s) =
-            publish(place, at, topics, (round * count, count), self.base.payload)?;
+        let (first, payload) = (round * count, self.base.payload);
+        let (published, cpu_s) = publish(running, progress, at, topics, first, count, payload)?;
         if published.refused > 0 {
             let text = format!("{} of {count} messages were refused", published.refused);
             return Err(BenchError::server(text));
@@ -182,8 +183,8 @@ impl Away {
     /// The sessions begin, and their clients leave.
     fn found(&self, place: &Place, progress: &Progress) -> Result<(), BenchError> {
         let (this, place) = (self.clone(), place.clone());
-        let doing = ("subscribing and leaving", self.sessions as u64);
-        work(progress, doing, move |gauge| {
+        let (doing, of) = ("subscribing and leaving", self.sessions as u64);
+        work(progress, doing, of, move |gauge| {
             let group = this.group(0..this.sessions);
             let filter = |session| Some((this.topic(&place, session), 1));
             place.subscribe_and_leave(
@@ -209,13 +210,14 @@ impl Away {
     /// Some clients come back and take what they are owed.
     fn serve(
         &self,
-        (running, progress): (&Running, &Progress),
+        running: &Running,
+        progress: &Progress,
         run: &str,
         sessions: std::ops::Range<usize>,
     ) -> Result<Served, BenchError> {
         let (this, place) = (self.clone(), self.base.place(running, run));
-        let doing = ("coming back", sessions.len() as u64);
-        let served = work(progress, doing, move |gauge| {
+        let (doing, of) = ("coming back", sessions.len() as u64);
+        let served = work(progress, doing, of, move |gauge| {
             let first = |session| {
                 let own = if this.is_one { 0 } else { session as u64 };
                 this.published() + own
@@ -235,7 +237,8 @@ impl Away {
     /// have.
     fn restart(
         &self,
-        (running, progress): (&mut Running, &Progress),
+        running: &mut Running,
+        progress: &Progress,
         run: &str,
         leg: &mut Leg,
     ) -> Result<usize, BenchError> {
@@ -245,7 +248,7 @@ impl Away {
         ];
         let mut served = 0;
         for (ending, start, first) in ends {
-            let Some((ended, started)) = restart((running, progress), ending)? else {
+            let Some((ended, started)) = restart(running, progress, ending)? else {
                 break;
             };
             if ending == Ending::Stop {
@@ -254,7 +257,7 @@ impl Away {
             leg.push(start, micros(started));
             if served < self.sessions {
                 let begun = Instant::now();
-                let one = self.serve((running, progress), run, served..served + 1)?;
+                let one = self.serve(running, progress, run, served..served + 1)?;
                 leg.push(first, micros(started + begun.elapsed()));
                 judge(leg, one);
                 served += 1;

@@ -79,17 +79,18 @@ impl Workload for Backlog {
         let place = self.base.place(running, &run_id());
         let topic = place.topic("backlog");
         let (at, to) = (place.clone(), topic.clone());
-        work(progress, ("subscribing", 1), move |gauge| {
+        work(progress, "subscribing", 1, move |gauge| {
             at.subscribe_and_leave(&group(&|_| Some((to.clone(), 1))), gauge)
         })?;
         let (rss, files) = (rss(running.usage()), waiting_bytes(running));
         let mut leg = Leg::default();
-        let range = (0, self.messages);
         let published = publish(
-            (running, progress),
+            running,
+            progress,
             &place,
             vec![topic],
-            range,
+            0,
+            self.messages,
             self.base.payload,
         );
         let (published, _) = published.map_err(BenchError::midway)?;
@@ -103,7 +104,7 @@ impl Workload for Backlog {
         );
         leg.push(FILES, session_bytes(running));
         let (this, begun) = (self.clone(), Instant::now());
-        let served = work(progress, ("coming back", 1), move |gauge: &Gauge| {
+        let served = work(progress, "coming back", 1, move |gauge: &Gauge| {
             let waiting = Waiting {
                 first: &|_| 0,
                 step: 1,
@@ -116,7 +117,7 @@ impl Workload for Backlog {
         let drained = served.received as f64 / begun.elapsed().as_secs_f64();
         leg.push(DRAINED, drained);
         judge(&mut leg, served);
-        push_left((running, progress), files, &mut leg);
+        push_left(running, progress, files, &mut leg);
         Ok(leg)
     }
 }
@@ -145,7 +146,7 @@ fn waiting_bytes(running: &Running) -> Option<f64> {
 }
 
 /// Waits until the disk is given back.
-fn push_left((running, progress): (&Running, &Progress), before: Option<f64>, leg: &mut Leg) {
+fn push_left(running: &Running, progress: &Progress, before: Option<f64>, leg: &mut Leg) {
     progress.show("waiting until the disk is given back");
     let begun = Instant::now();
     let is_back = || {

@@ -116,9 +116,9 @@ impl Workload for Connected {
     ) -> Result<Leg, BenchError> {
         let place = self.base.place(running, &run_id());
         let (this, pid) = (self.clone(), running.pid());
-        let doing = ("measuring clean and lasting sessions", 4 * ROUNDS as u64);
+        let (doing, of) = ("measuring clean and lasting sessions", 4 * ROUNDS as u64);
         let status = running.status_at();
-        let (measured, generator) = work(progress, doing, move |gauge| {
+        let (measured, generator) = work(progress, doing, of, move |gauge| {
             let mut crews =
                 [Lasts::Connection, Lasts::Forever].map(|lasts| Crew::open(&this, &place, lasts));
             let generator = GeneratorMeter::start();

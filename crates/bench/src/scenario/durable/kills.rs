@@ -159,7 +159,7 @@ impl Workload for Kills {
                 until_ns,
             );
             is_told.store(true, Ordering::Relaxed);
-            let restarted = restart((running, progress), Ending::Kill)?;
+            let restarted = restart(running, progress, Ending::Kill)?;
             known = join(load)??;
             let Some((_, started)) = restarted else {
                 return Err(BenchError::usage(
@@ -216,8 +216,8 @@ impl Kills {
 
     fn found(&self, place: &Place, progress: &Progress) -> Result<(), BenchError> {
         let (this, place) = (self.clone(), place.clone());
-        let doing = ("subscribing and leaving", self.sessions as u64);
-        super::work(progress, doing, move |gauge| {
+        let (doing, of) = ("subscribing and leaving", self.sessions as u64);
+        super::work(progress, doing, of, move |gauge| {
             let filter = |_| Some((place.topic("#"), 1));
             place.subscribe_and_leave(&this.group(&filter), gauge)
         })

@@ -74,8 +74,8 @@ impl Workload for Start {
     ) -> Result<Leg, BenchError> {
         let (mut leg, run) = (Leg::default(), run_id());
         let (this, place) = (self.clone(), self.base.place(running, &run));
-        let doing = ("subscribing and leaving", self.sessions as u64);
-        work(progress, doing, move |gauge| {
+        let (doing, of) = ("subscribing and leaving", self.sessions as u64);
+        work(progress, doing, of, move |gauge| {
             let filter = |session| Some((place.topic(session), 1));
             place.subscribe_and_leave(&this.group(&filter), gauge)
         })?;
@@ -85,13 +85,13 @@ impl Workload for Start {
             (Some((Ending::Stop, STOP_START)), STOP_SERVED),
         ];
         for (round, (end, served)) in (0..).zip(rounds) {
-            self.publish((running, progress), &run, round)?;
+            self.publish(running, progress, &run, round)?;
             if round == 0 {
                 push_held(&mut leg, running);
             }
             let mut started_us = 0.0;
             if let Some((ending, start)) = end {
-                let Some((ended, started)) = restart((running, progress), ending)? else {
+                let Some((ended, started)) = restart(running, progress, ending)? else {
                     return Ok(leg);
                 };
                 if ending == Ending::Stop {
@@ -101,7 +101,7 @@ impl Workload for Start {
                 leg.push(start, started_us);
             }
             let begun = Instant::now();
-            let all = self.serve((running, progress), &run, round)?;
+            let all = self.serve(running, progress, &run, round)?;
             leg.push(served, started_us + micros(begun.elapsed()));
             judge(&mut leg, all);
         }
@@ -126,19 +126,21 @@ impl Start {
 
     fn publish(
         &self,
-        (running, progress): (&Running, &Progress),
+        running: &Running,
+        progress: &Progress,
         run: &str,
         round: u64,
     ) -> Result<(), BenchError> {
         let place: Place = self.base.place(running, run);
         let topics = (0..self.sessions).map(|session| place.topic(session));
-        let range = (round * self.total(), self.total());
         let topics = topics.collect();
         let published = publish(
-            (running, progress),
+            running,
+            progress,
             &place,
             topics,
-            range,
+            round * self.total(),
+            self.total(),
             self.base.payload,
         );
         match published.map_err(BenchError::midway)?.0.refused {
@@ -151,13 +153,14 @@ impl Start {
 
     fn serve(
         &self,
-        (running, progress): (&Running, &Progress),
+        running: &Running,
+        progress: &Progress,
         run: &str,
         round: u64,
     ) -> Result<Served, BenchError> {
         let (this, place) = (self.clone(), self.base.place(running, run));
-        let doing = ("coming back", self.sessions as u64);
-        let served = work(progress, doing, move |gauge| {
+        let (doing, of) = ("coming back", self.sessions as u64);
+        let served = work(progress, doing, of, move |gauge| {
             let waiting = Waiting {
                 first: &|session| round * this.total() + session as u64,
                 step: this.sessions as u64,

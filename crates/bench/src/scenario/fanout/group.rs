@@ -165,7 +165,9 @@ impl Group {
     /// # Errors
     /// When the process cannot be started.
     pub(super) fn start(
-        (number, first, count): (usize, usize, usize),
+        number: usize,
+        first: usize,
+        count: usize,
         plan: &Fanout,
         run: &str,
         running: &Running,
@@ -254,7 +256,8 @@ impl Group {
     /// When it has ended.
     pub(super) fn begin(
         &mut self,
-        (from_ns, to_ns): (u64, u64),
+        from_ns: u64,
+        to_ns: u64,
         published_max: u64,
     ) -> Result<(), BenchError> {
         self.order(&json!({

@@ -102,7 +102,7 @@ impl Load<'_> {
         threads.shared.set_window(window);
         threads.shared.set_interval(from_ns, to_ns);
         let published_max = plan.rate.most(to_ns - start_ns);
-        threads.begin_groups((from_ns, to_ns), published_max, progress)?;
+        threads.begin_groups(from_ns, to_ns, published_max, progress)?;
         threads.begin(start_ns, to_ns, plan.rate);
         progress.show("warming up");
         sleep_until_ns(from_ns);
@@ -176,7 +176,7 @@ impl Load<'_> {
         let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
         let run = run.to_owned();
         let now = || "clearing the retained messages".into();
-        load::run("publisher", (progress, &now), move || {
+        load::run("publisher", progress, &now, move || {
             let fill = Fill {
                 endpoint: &endpoint,
                 login: &login,
@@ -295,8 +295,8 @@ impl Load<'_> {
         let mut groups = Vec::new();
         let mut first = 0;
         for (number, count) in self.plan.groups.into_iter().flatten().enumerate() {
-            let whom = (number, first, count);
-            groups.push(Group::start(whom, self.plan, run, running)?);
+            let group = Group::start(number, first, count, self.plan, run, running)?;
+            groups.push(group);
             first += count;
         }
         for group in &groups {
@@ -467,12 +467,13 @@ impl Threads {
     /// messages of a publisher at most.
     fn begin_groups(
         &mut self,
-        interval_ns: (u64, u64),
+        from_ns: u64,
+        to_ns: u64,
         published_max: u64,
         progress: &Progress,
     ) -> Result<(), BenchError> {
         for group in &mut self.groups {
-            group.begin(interval_ns, published_max)?;
+            group.begin(from_ns, to_ns, published_max)?;
         }
         let mut groups = self.groups.iter();
         groups.try_for_each(|group| group.wait_begun(progress))

@@ -159,7 +159,8 @@ impl Workload for Asked {
 
 impl Asked {
     fn load(&self) -> PingPong {
-        PingPong::across(self.base.version, self.base.times())
+        let base = &self.base;
+        PingPong::across(base.version, base.warmup, base.seconds)
     }
 
     /// Has topics hold a message, a thousand below each name.
@@ -167,7 +168,7 @@ impl Asked {
         let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
         let (version, topics, run) = (self.base.version, self.topics, run.to_owned());
         let now = || format!("filling {} topics", grouped(topics as f64));
-        load::run("publisher", (progress, &now), move || {
+        load::run("publisher", progress, &now, move || {
             let fill = Fill {
                 endpoint: &endpoint,
                 login: &login,

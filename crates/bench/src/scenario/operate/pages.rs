@@ -86,7 +86,7 @@ impl Workload for Pages {
         let office = Office::open(running)?;
         let (clients, rounds, warm) = (self.base.clients, self.rounds, self.base.seconds);
         let now = || "turning pages".to_owned();
-        let seen = load::run("reader", (progress, &now), move || {
+        let seen = load::run("reader", progress, &now, move || {
             let mut reader = Reader {
                 http: office.connect()?,
                 clients,

@@ -85,7 +85,7 @@ impl Workload for Publish {
         let received = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&received);
         reader.add("subscriber", move |stop| count(&mut client, &counter, stop))?;
-        let came = self.measure(&mut leg, (&office, &topic), running, progress)?;
+        let came = self.measure(&mut leg, &office, &topic, running, progress)?;
         push_latency(&mut leg, came.latency, &[(P50, 0.5), (P99, 0.99)]);
         leg.failed += came.failed;
         leg.behind = came.why;
@@ -103,7 +103,8 @@ impl Publish {
     fn measure(
         &self,
         leg: &mut Leg,
-        (office, topic): (&Office, &str),
+        office: &Office,
+        topic: &str,
         running: &Running,
         progress: &Progress,
     ) -> Result<Came, BenchError> {

@@ -79,7 +79,7 @@ impl Workload for Scrape {
         let quiet = self.base.seconds.min(QUIET);
         let pid = running.pid();
         let now = || "scraping".to_owned();
-        let (halves, page) = load::run("scraper", (progress, &now), move || {
+        let (halves, page) = load::run("scraper", progress, &now, move || {
             let mut http = office.connect()?;
             // The first one makes what later ones find.
             let page = scrape(&mut http)?;

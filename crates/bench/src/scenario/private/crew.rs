@@ -114,7 +114,8 @@ impl Crew {
     pub(super) fn gather(
         load: &Private,
         way: &Way,
-        (running, progress): (&Running, &Progress),
+        running: &Running,
+        progress: &Progress,
         base: usize,
     ) -> Result<Self, BenchError> {
         let threads = load.clients.div_ceil(CONNECTIONS_PER_WORKER);

@@ -120,7 +120,7 @@ impl Ramp<'_> {
             clients,
             ..self.load.clone()
         };
-        let mut crew = Crew::gather(&wave, self.way, (running, progress), first)?;
+        let mut crew = Crew::gather(&wave, self.way, running, progress, first)?;
         let missing = crew.missing.clone();
         self.missing += missing.clone();
         let start_ns = now_ns() + SECOND_NS / 10;
@@ -148,7 +148,7 @@ impl Ramp<'_> {
         let tally = self.ask()?;
         let seconds = (now_ns() - begun_ns) as f64 / SECOND_NS as f64;
         let used_s = meter.used_s();
-        let mut step = self.judge(&tally, seconds, broken, (clients, &missing));
+        let mut step = self.judge(&tally, seconds, broken, clients, &missing);
         step.size = size;
         let sent = tally.sent.max(1) as f64;
         let grown = running.grown(self.empty_rss, process_rss(running));
@@ -177,11 +177,12 @@ impl Ramp<'_> {
         tally: &Tally,
         seconds: f64,
         broken: u64,
-        (clients, missing): (usize, &Missing),
+        clients: usize,
+        missing: &Missing,
     ) -> Step {
-        let load = (self.live() as f64, seconds);
-        let counts = (tally.received, tally.after_end);
-        let pace = self.load.pace(load, counts, &tally.lateness);
+        let live = self.live() as f64;
+        let (received, late) = (tally.received, tally.after_end);
+        let pace = (self.load).pace(live, seconds, received, late, &tally.lateness);
         let quantile = |of: f64| {
             let ns = tally.latency.value_at_quantile(of);
             (!tally.latency.is_empty()).then_some(ns as f64 / 1e3)

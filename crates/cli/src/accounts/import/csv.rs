@@ -79,7 +79,8 @@ fn row<'a>(line: usize, value: impl Fn(&str) -> Option<&'a str>) -> Result<Row, 
     // The columns have no room for the labels and ends of tokens, so those that there are stay.
     let mut row = Row::new(
         place,
-        (zone, login.name),
+        zone,
+        login.name,
         value("password").map(str::to_owned),
     );
     row.user.credentials = match value("credential") {

@@ -122,7 +122,7 @@ fn row(place: Place, entry: Entry) -> Result<Row, String> {
         }
         Some(zone) => (zone, &*name),
     };
-    let mut row = Row::new(place, (zone, name), password);
+    let mut row = Row::new(place, zone, name, password);
     // A list of credentials is all that the user has.
     row.user.keeps_tokens = credentials.is_none();
     row.user.credentials = credentials;

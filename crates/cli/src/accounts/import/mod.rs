@@ -76,7 +76,7 @@ struct Row {
 
 impl Row {
     /// A user of whom nothing more is said than perhaps a password, which says nothing of tokens.
-    fn new(place: Place, (zone, name): (&str, &str), password: Option<String>) -> Self {
+    fn new(place: Place, zone: &str, name: &str, password: Option<String>) -> Self {
         let user = Imported {
             zone: zone.into(),
             name: name.into(),

@@ -74,14 +74,15 @@ impl<'p> Files<'p> {
     /// Takes the users of a password file over.
     pub(super) fn take_passwords(&mut self, file: &str, bytes: &[u8]) {
         for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-            let place = (file, at + 1);
+            let number = at + 1;
             let (name, hash) = match password_line(line) {
                 Ok(None) => continue,
                 Ok(Some(parts)) => parts,
                 // Nobody knows what it is, so it is not shown.
                 Err(reason) => {
                     self.tell(
-                        place,
+                        file,
+                        number,
                         "…",
                         reason,
                         "add the user, if it is one: stentor user add",
@@ -93,7 +94,7 @@ impl<'p> Files<'p> {
             // As mosquitto: the first of two lines for one name counts.
             if self.known.contains(name) {
                 let reason = "the name is there twice; the first line counts";
-                self.tell(place, &text, reason, NOTHING);
+                self.tell(file, number, &text, reason, NOTHING);
                 continue;
             }
             match user(name, Some(hash)) {
@@ -104,11 +105,11 @@ impl<'p> Files<'p> {
                     }
                     let reason = "dynamic security has a password of that name, which counts, as \
                                   in mosquitto";
-                    self.tell(place, &text, reason, NOTHING);
+                    self.tell(file, number, &text, reason, NOTHING);
                 }
                 Err(reason) => {
                     let remedy = "add the user with a password that fits: stentor user add";
-                    self.tell(place, &text, &reason, remedy);
+                    self.tell(file, number, &text, &reason, remedy);
                 }
             }
         }
@@ -134,11 +135,11 @@ impl<'p> Files<'p> {
                     false => name.clone(),
                 };
                 let remedy = format!("give it one: stentor user set-password {login}");
-                self.tell((ACL_FILE, 0), &format!("user {name}"), reason, &remedy);
+                self.tell(ACL_FILE, 0, &format!("user {name}"), reason, &remedy);
             }
         }
         if self.is_second {
-            self.tell((ACL_FILE, 0), "beside dynamic security", RECEIVED, RECEIVE);
+            self.tell(ACL_FILE, 0, "beside dynamic security", RECEIVED, RECEIVE);
         }
         self.tell_exceptions();
     }
@@ -197,11 +198,11 @@ impl<'p> Files<'p> {
         }
         let reason = "it is carried, but in Stentor it denies also what dynamic security allows";
         for (text, remedy) in told {
-            self.tell((ACL_FILE, 0), &text, reason, &remedy);
+            self.tell(ACL_FILE, 0, &text, reason, &remedy);
         }
     }
 
-    fn tell(&mut self, (file, number): (&str, usize), text: &str, reason: &str, remedy: &str) {
+    fn tell(&mut self, file: &str, number: usize, text: &str, reason: &str, remedy: &str) {
         self.plan.troubles.push(Trouble {
             file: file.to_owned(),
             number,

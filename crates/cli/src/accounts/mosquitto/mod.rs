@@ -144,9 +144,6 @@ struct Plan {
     troubles: Vec<Trouble>,
 }
 
-/// A plan, and the names of its roles that are there already.
-type Work<'a> = (&'a Plan, &'a HashSet<Arc<str>>);
-
 /// A topic of mosquitto as our pattern. Braces would be placeholders here.
 fn literal(topic: &str) -> Result<String, String> {
     match PLACEHOLDERS.iter().find(|name| topic.contains(**name)) {
@@ -172,7 +169,7 @@ impl Mosquitto {
             false => clash::check(&mut accounts, &plan)?,
         };
         if !self.dry_run {
-            self.carry_out(&mut accounts, &config, (&plan, &there))?;
+            self.carry_out(&mut accounts, &config, &plan, &there)?;
         }
         let answer = json!({
             "config": plan.config,
@@ -192,14 +189,15 @@ impl Mosquitto {
         &self,
         accounts: &mut AccountsClient,
         config: &str,
-        work: Work<'_>,
+        plan: &Plan,
+        there: &HashSet<Arc<str>>,
     ) -> Result<(), Failure> {
         if self.output.symlink_metadata().is_ok() {
             return Err(self.exists());
         }
         let draft = Draft::of(&self.output);
         self.write(&draft.0, config)?;
-        self.fill(accounts, work).map_err(|failure| {
+        self.fill(accounts, plan, there).map_err(|failure| {
             failure.with_note(
                 "no configuration is written, and what was added stays; correct the error, and \
                  start again with --replace",
@@ -240,7 +238,12 @@ impl Mosquitto {
             .map_err(|error| Failure::new(format!("cannot write {shown}: {error}")))
     }
 
-    fn fill(&self, accounts: &mut AccountsClient, (plan, there): Work<'_>) -> Result<(), Failure> {
+    fn fill(
+        &self,
+        accounts: &mut AccountsClient,
+        plan: &Plan,
+        there: &HashSet<Arc<str>>,
+    ) -> Result<(), Failure> {
         let missing = |role: &&Role| !there.contains(&role.name);
         for role in plan.roles.iter().filter(missing) {
             fill::put(accounts, role, self.replace || *role.name == *ANONYMOUS)?;

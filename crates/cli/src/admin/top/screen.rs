@@ -10,7 +10,7 @@ pub(super) fn screen(page: &str) -> String {
     let size = size.map(|it| (usize::from(it.ws_row), usize::from(it.ws_col)));
     // A terminal that does not know its size says 0.
     match size.filter(|(rows, columns)| *rows > 0 && *columns > 0) {
-        Some(size) => placed(&fitted(page, size)),
+        Some((rows, columns)) => placed(&fitted(page, rows, columns)),
         None => placed(page),
     }
 }
@@ -24,7 +24,7 @@ fn placed(page: &str) -> String {
 
 /// As many lines as there are rows, but for the one where the cursor stays, each as far as the
 /// columns go.
-fn fitted(page: &str, (rows, columns): (usize, usize)) -> String {
+fn fitted(page: &str, rows: usize, columns: usize) -> String {
     let lines = page.lines().take(rows.saturating_sub(1).max(1));
     lines.map(|line| cut(line, columns) + "\n").collect()
 }
@@ -60,8 +60,8 @@ mod tests {
     fn a_page_is_cut_to_the_terminal() {
         let page = "\u{1B}[1mheads\u{1B}[0m\nfirst row\nsecond\nthird\n";
         let bold = |text: &str| format!("\u{1B}[1m{text}\u{1B}[0m\n");
-        assert_eq!(fitted(page, (4, 80)), bold("heads") + "first row\nsecond\n");
-        assert_eq!(fitted(page, (3, 3)), bold("hea") + "fir\n");
-        assert_eq!(fitted(page, (1, 1)), bold("h"));
+        assert_eq!(fitted(page, 4, 80), bold("heads") + "first row\nsecond\n");
+        assert_eq!(fitted(page, 3, 3), bold("hea") + "fir\n");
+        assert_eq!(fitted(page, 1, 1), bold("h"));
     }
 }
