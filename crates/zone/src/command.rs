@@ -280,7 +280,7 @@ pub fn refuse_unread(procedure: &str, payload: &[u8]) -> Option<Ran> {
     })
 }
 
-/// Who runs a command.
+/// The user that runs a command.
 struct Caller<'a, R> {
     user: &'a str,
     rights: &'a Counted<'a, R>,

@@ -56,6 +56,22 @@ pub enum RoleError {
 }
 
 impl Role {
+    /// A role with these rules and quotas, which are not checked yet.
+    #[must_use]
+    pub const fn new(
+        zone: Option<Arc<str>>,
+        name: Arc<str>,
+        rules: Vec<Rule>,
+        quotas: Quotas,
+    ) -> Self {
+        Self {
+            zone,
+            name,
+            rules,
+            quotas,
+        }
+    }
+
     /// Checks names and rules.
     ///
     /// # Errors

@@ -351,7 +351,7 @@ impl List {
         show(self.which.json, &answer, || list_text(&answer))
     }
 
-    /// The order for a page, if so many users are listed already.
+    /// The order for the page behind this number of users.
     fn page(&self, listed: usize, after: Option<String>) -> Order {
         Order::UserList {
             zone: self.zone.clone(),

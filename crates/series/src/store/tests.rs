@@ -146,7 +146,11 @@ fn a_wrong_future_does_not_hold_the_rings_for_ever() {
 fn the_file_stays_below_its_bound_for_ever() {
     let measured = Measured::default();
     let most = Arc::clone(&measured.most);
-    let store = Store::with_backend(measured, (0, 0)).unwrap();
+    let nowhere = Identity {
+        device: 0,
+        inode: 0,
+    };
+    let store = Store::with_backend(measured, nowhere).unwrap();
     let mut number = 0;
     let mut commit = |rows: Vec<(Ring, Row)>, day: Peaks| {
         number += 1;

@@ -151,9 +151,8 @@ fn begin(
     signals: Signals,
     data_dir: &DataDir,
 ) -> Result<Begun, ServerError> {
-    // First of all, so that a command that comes in the meantime waits for its answer.
+    // Before anything that leaves traces; and a command that comes now waits for its answer.
     let entrance = Entrance::open(data_dir)?;
-    // Like the other listeners, before anything that leaves traces.
     let http = http::Doors::open(&config.http)?;
     let start::Started {
         backplane,
@@ -167,14 +166,10 @@ fn begin(
     backplane.journal.audit_by(&directory);
     let (commands, inbox) = channel();
     shards.watch(&commands);
+    let table = shards.table;
     let condition = Arc::new(Condition::new(&backplane, &directory));
     let control = Control::start(
-        entrance,
-        &backplane,
-        &directory,
-        shards.table,
-        &condition,
-        &commands,
+        entrance, &backplane, &directory, table, &condition, &commands,
     )?;
     note_doors(&control, &doors, &http);
     note_config(&control, &config, &config, &sources, &logger);
@@ -187,9 +182,9 @@ fn begin(
     announce::started(&config, data_dir, &doors, &shards, &directory);
     announce::calls(&calls);
     let http_tls = http.tls();
-    let metrics = Metrics::new(&backplane, &directory, shards.table);
-    let face = http.serve(&config.http, &condition, metrics, &control, &center)?;
+    let metrics = Metrics::new(&backplane, &directory, table);
     let supervisor = Supervisor {
+        face: http.serve(&config.http, &condition, metrics, &control, &center)?,
         reloader: Reloader {
             was_refused: false,
             started: config.clone(),
@@ -204,7 +199,6 @@ fn begin(
             http_tls,
         },
         condition,
-        face,
         backplane,
         systemd: Systemd::from_environment(),
         control,

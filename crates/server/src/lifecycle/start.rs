@@ -347,13 +347,8 @@ fn start_shards(
     let (confirm, confirmed) = channel();
     let mut moved = Vec::new();
     let persistent_sessions = Arc::default();
-    for (id, (((poll, bell), inbox), mesh)) in polls
-        .into_iter()
-        .zip(bells)
-        .zip(inboxes)
-        .zip(meshes)
-        .enumerate()
-    {
+    let parts = polls.into_iter().zip(bells).zip(inboxes).zip(meshes);
+    for (id, (((poll, bell), inbox), mesh)) in parts.enumerate() {
         let equipment = Equipment {
             id,
             heritage: heritages.next(),

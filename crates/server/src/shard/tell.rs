@@ -10,7 +10,7 @@ use super::Shard;
 use crate::telemetry::Entry;
 use crate::transport::Fault;
 
-/// Who was refused, as far as a client has said it; by default, it has said nothing yet.
+/// The client that was refused, as far as it has said who it is; by default, it has said nothing.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Applicant<'n> {
     /// The name of the user.

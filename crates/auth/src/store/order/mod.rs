@@ -389,23 +389,21 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
             credentials,
             roles,
             disabled,
-        } => {
-            let new = users::NewUser {
-                name,
-                credentials,
-                roles,
-                disabled,
-            };
-            users::add(worker, who, new).await
-        }
+        } => users::add(worker, who, &name, credentials, roles, disabled).await,
         O::UserList {
             zone,
             containing,
             after,
             limit,
         } => {
-            let page = users::Page::new(zone.as_deref(), after.as_deref(), limit)?;
-            users::list(worker, page, &containing).await
+            users::list(
+                worker,
+                zone.as_deref(),
+                after.as_deref(),
+                limit,
+                &containing,
+            )
+            .await
         }
         O::UserShow { name } => users::show(worker, &name).await,
         O::UserSetPassword { name, credentials } => {
@@ -423,8 +421,7 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
         O::UserImport { users, replace } => import::import(worker, who, users, replace).await,
         O::UserImportCheck { users, replace } => import::check_only(worker, users, replace).await,
         O::UserExport { zone, after, limit } => {
-            let page = users::Page::new(zone.as_deref(), after.as_deref(), limit)?;
-            users::export(worker, who, page).await
+            users::export(worker, who, zone.as_deref(), after.as_deref(), limit).await
         }
         O::Grant { name, roles } => users::grant(worker, who, &name, &roles).await,
         O::Revoke { name, roles } => users::revoke(worker, who, &name, &roles).await,
@@ -434,15 +431,7 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
             rules,
             quotas,
             replace,
-        } => {
-            let role = Role {
-                zone,
-                name,
-                rules,
-                quotas,
-            };
-            roles::add(worker, who, role, replace).await
-        }
+        } => roles::add(worker, who, Role::new(zone, name, rules, quotas), replace).await,
         O::RoleChange {
             zone,
             name,
@@ -451,12 +440,7 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
             quotas,
             unbound,
         } => {
-            let edit = roles::Edit {
-                add,
-                remove,
-                quotas,
-                unbound,
-            };
+            let edit = roles::Edit::new(add, remove, quotas, unbound);
             roles::change(worker, who, zone, name, edit).await
         }
         O::RoleList {} => roles::list(worker).await,

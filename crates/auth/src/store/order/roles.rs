@@ -19,6 +19,22 @@ pub(super) struct Edit {
     pub(super) unbound: Vec<String>,
 }
 
+impl Edit {
+    pub(super) const fn new(
+        add: Vec<Rule>,
+        remove: Vec<Rule>,
+        quotas: Quotas,
+        unbound: Vec<String>,
+    ) -> Self {
+        Self {
+            add,
+            remove,
+            quotas,
+            unbound,
+        }
+    }
+}
+
 pub(super) async fn add(worker: &Worker, who: &Who, role: Role, replace: bool) -> Outcome {
     check_quotas(&role.name, role.quotas)?;
     if !replace && find(worker, role.zone.as_deref(), &role.name).await.is_ok() {

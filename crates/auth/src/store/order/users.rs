@@ -51,24 +51,16 @@ impl Page {
     }
 }
 
-/// A user to add.
-pub(super) struct NewUser {
-    /// The login name.
-    pub(super) name: String,
-    pub(super) credentials: Vec<Credential>,
-    /// `None` for the one of every new user.
-    pub(super) roles: Option<Vec<Arc<str>>>,
-    pub(super) disabled: bool,
-}
-
-pub(super) async fn add(worker: &Worker, who: &Who, new: NewUser) -> Outcome {
-    let NewUser {
-        name,
-        credentials,
-        roles,
-        disabled,
-    } = new;
-    let login = Login::parse(&name);
+/// Adds a user. Without roles, it has the role `member`.
+pub(super) async fn add(
+    worker: &Worker,
+    who: &Who,
+    name: &str,
+    credentials: Vec<Credential>,
+    roles: Option<Vec<Arc<str>>>,
+    disabled: bool,
+) -> Outcome {
+    let login = Login::parse(name);
     let user = User {
         zone: login.zone.into(),
         name: login.name.into(),
@@ -160,7 +152,14 @@ async fn check_zone(worker: &Worker, page: &Page) -> Result<(), OrderError> {
     Err(OrderError::new("not-found", message))
 }
 
-pub(super) async fn list(worker: &Worker, page: Page, containing: &str) -> Outcome {
+pub(super) async fn list(
+    worker: &Worker,
+    zone: Option<&str>,
+    after: Option<&str>,
+    limit: Option<usize>,
+    containing: &str,
+) -> Outcome {
+    let page = Page::new(zone, after, limit)?;
     check_zone(worker, &page).await?;
     let wanted = |user: &User| containing.is_empty() || user.name.contains(containing);
     let configured = match page.after {
@@ -320,7 +319,14 @@ pub(super) async fn delete(worker: &Worker, who: &Who, name: &str) -> Outcome {
     Ok(json!({}))
 }
 
-pub(super) async fn export(worker: &Worker, who: &Who, page: Page) -> Outcome {
+pub(super) async fn export(
+    worker: &Worker,
+    who: &Who,
+    zone: Option<&str>,
+    after: Option<&str>,
+    limit: Option<usize>,
+) -> Outcome {
+    let page = Page::new(zone, after, limit)?;
     check_zone(worker, &page).await?;
     let store = &worker.books.store;
     let users = store

@@ -95,19 +95,6 @@ impl RoomService {
         None
     }
 
-    /// The side that waits to acknowledge something said learns what became of it.
-    pub(super) fn answer_say(
-        &mut self,
-        core: &mut Core,
-        now: Tick,
-        answer: Option<ShardTicket>,
-        refusal: Option<Refusal>,
-    ) {
-        if let Some(ShardTicket { shard, ticket }) = answer {
-            self.send_room(core, now, shard, RoomItem::Said { ticket, refusal });
-        }
-    }
-
     pub(super) fn home_command(&mut self, core: &mut Core, now: Tick, command: HomeCommand) {
         let zone = command.who.identity.zone;
         let (user, rights) = (command.who.user(), &*command.who.identity);

@@ -360,8 +360,8 @@ impl RoomService {
         }
     }
 
-    /// What a session wanted in rooms is there, or (without `still`) its connection has ended in the
-    /// meantime.
+    /// What a session wanted in rooms is there, or (without `still`) its connection has ended in
+    /// the meantime.
     fn end_joining(
         &mut self,
         core: &mut Core,

@@ -411,7 +411,10 @@ impl RoomService {
                 answer,
             } => {
                 let refusal = self.home_say(core, now, &room, &who, message, sender);
-                self.answer_say(core, now, answer, refusal);
+                // The side that waits to acknowledge it learns what became of it.
+                if let Some(ShardTicket { shard, ticket }) = answer {
+                    self.send_room(core, now, shard, RoomItem::Said { ticket, refusal });
+                }
             }
             RoomItem::Command(command) => self.home_command(core, now, command),
             RoomItem::Listed { zone } => self.home_listed(core, now, zone),

@@ -102,15 +102,13 @@ impl RoomService {
             return told(ReasonCode::QuotaExceeded.into());
         }
         let ticket = is_awaited.then(|| acknowledge::issue_ticket(core));
+        let shard = core.shard();
         let item = RoomItem::Say {
             room: room.into(),
             who,
             message,
             sender,
-            answer: ticket.map(|ticket| ShardTicket {
-                shard: core.shard(),
-                ticket,
-            }),
+            answer: ticket.map(|ticket| ShardTicket { shard, ticket }),
         };
         self.send_room(core, now, home, item);
         ticket.map_or(Taken::SUCCESS, Taken::Waits)

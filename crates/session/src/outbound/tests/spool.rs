@@ -274,7 +274,7 @@ impl World {
             Piece::Here(delivery) => vec![delivery.number],
             Piece::Chunk(spooled) => {
                 let all = spooled.chunk.first..spooled.chunk.end();
-                all.filter(|it| !spooled.gone.contains(it) && *it > place.0)
+                all.filter(|it| !spooled.gone.contains(it) && *it > after)
                     .collect()
             }
         });
