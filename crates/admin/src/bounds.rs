@@ -5,6 +5,12 @@ use std::time::Duration;
 /// Connections at a time. For another one, one that asks for nothing ends: see [`crate::room`].
 pub(crate) const CONNECTIONS_MAX: usize = 192;
 
+/// Those of one address: others find room whatever it does.
+pub(crate) const ADDRESS_MAX: usize = 160;
+
+/// Connections from which nothing is read before there is room for them.
+pub(crate) const STANDING_MAX: usize = 384;
+
 /// The time for a TLS handshake, for the headers of a request from their first byte on, and until
 /// the first request begins.
 pub(crate) const HEADER_TIME: Duration = Duration::from_secs(5);
@@ -146,8 +152,8 @@ const _: () = assert!(
         <= THREADS
 );
 
-/// Even if all of these are taken, there are connections left for probes.
+/// Even if all of these are taken, by one address, there are connections left for probes.
 const _: () = assert!(
-    3 * TOKENS_MAX + VERBS_AT_ONCE + VERBS_WAITING_MAX + WAITS_AT_ONCE + STREAMS_MAX
-        < CONNECTIONS_MAX
+    3 * TOKENS_MAX + VERBS_AT_ONCE + VERBS_WAITING_MAX + WAITS_AT_ONCE + STREAMS_MAX < ADDRESS_MAX
+        && ADDRESS_MAX < CONNECTIONS_MAX
 );

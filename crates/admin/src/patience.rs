@@ -7,7 +7,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
@@ -21,10 +21,12 @@ pub(crate) struct Patient<S> {
     stream: S,
     guest: Guest,
     answers: Answers,
+    /// Until when nothing is read, because there is no seat.
+    seat: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Runs while a write waits.
     until: Option<Pin<Box<Sleep>>>,
     /// Runs from the first byte of a request until its headers are there; for the first request,
-    /// from the beginning on.
+    /// as soon as it has a seat.
     head_until: Option<Pin<Box<Sleep>>>,
 }
 
@@ -77,15 +79,27 @@ impl Answers {
 }
 
 impl<S> Patient<S> {
-    /// The stream with its clocks, the first of which runs.
+    /// The stream with its clocks, the first of which runs as soon as it has a seat.
     pub(crate) fn new(stream: S, guest: Guest, answers: Answers) -> Self {
+        let seat = guest.clone().seated();
         Self {
             stream,
             guest,
             answers,
+            seat: Some(Box::pin(seat)),
             until: None,
-            head_until: Some(Box::pin(sleep(HEADER_TIME))),
+            head_until: None,
         }
+    }
+
+    /// Waits for a seat. The first request has so much time from then on.
+    fn poll_seat(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(seat) = &mut self.seat {
+            ready!(seat.as_mut().poll(context));
+            self.seat = None;
+            self.head_until = Some(Box::pin(sleep(HEADER_TIME)));
+        }
+        Poll::Ready(())
     }
 
     /// Fails when the headers of a request have taken too long.
@@ -142,6 +156,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        ready!(self.poll_seat(context));
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         let is_more = buffer.filled().len() > before;
