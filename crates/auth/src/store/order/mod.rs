@@ -395,16 +395,7 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
             containing,
             after,
             limit,
-        } => {
-            users::list(
-                worker,
-                zone.as_deref(),
-                after.as_deref(),
-                limit,
-                &containing,
-            )
-            .await
-        }
+        } => users::list(worker, zone, after, limit, &containing).await,
         O::UserShow { name } => users::show(worker, &name).await,
         O::UserSetPassword { name, credentials } => {
             users::set_password(worker, who, &name, credentials).await

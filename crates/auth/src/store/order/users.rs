@@ -154,12 +154,12 @@ async fn check_zone(worker: &Worker, page: &Page) -> Result<(), OrderError> {
 
 pub(super) async fn list(
     worker: &Worker,
-    zone: Option<&str>,
-    after: Option<&str>,
+    zone: Option<String>,
+    after: Option<String>,
     limit: Option<usize>,
     containing: &str,
 ) -> Outcome {
-    let page = Page::new(zone, after, limit)?;
+    let page = Page::new(zone.as_deref(), after.as_deref(), limit)?;
     check_zone(worker, &page).await?;
     let wanted = |user: &User| containing.is_empty() || user.name.contains(containing);
     let configured = match page.after {
