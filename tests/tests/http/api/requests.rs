@@ -128,8 +128,6 @@ fn what_a_verb_refuses_has_the_key_that_is_wrong() {
     for (path, body, field) in [
         ("bans/add", json!({ "client_id": "" }), "client_id"),
         ("bans/add", json!({ "address": "nowhere" }), "address"),
-        ("bans/add", json!({ "address": "127.0.0.1" }), "address"),
-        ("bans/add", json!({ "zone": "default" }), "zone"),
         (
             "bans/add",
             json!({ "user": "x", "reason": "r".repeat(5_000) }),
