@@ -148,7 +148,7 @@ fn every_expression_of_the_dashboard_has_values_after_a_short_load() {
         });
     }
     let rules = prometheus.get("/api/v1/rules").expect("it has rules");
-    assert_eq!(rules.matches("\"health\":\"ok\"").count(), 12, "{rules}");
+    assert_eq!(rules.matches("\"health\":\"ok\"").count(), 13, "{rules}");
     assert_eq!(rules.matches("\"state\":\"firing\"").count(), 0, "{rules}");
     assert_eq!(prometheus.count("up{job=\"stentor\"} == 1"), Some(1));
 }
