@@ -25,7 +25,8 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = open(path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
     let file = File::from(file);
-    if !file.metadata().map_err(failed)?.is_file() {
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
         return Err(format!(
             "{place} is not a regular file; name a file with the certificate or key, no folder, \
              pipe or device"
@@ -33,7 +34,7 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     }
     // A buffer that grew would leave pieces of a key behind.
     let mut bytes = Zeroizing::new(Vec::new());
-    let len = file.metadata().map_err(failed)?.len().min(BYTES_MAX);
+    let len = metadata.len().min(BYTES_MAX);
     bytes.reserve(len as usize + 1);
     file.take(BYTES_MAX + 1)
         .read_to_end(&mut bytes)
