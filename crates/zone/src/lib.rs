@@ -16,6 +16,7 @@ extern crate alloc;
 
 mod address;
 mod command;
+mod deadlines;
 mod effect;
 mod kept;
 mod look;

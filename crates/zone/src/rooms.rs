@@ -10,6 +10,7 @@ use core::time::Duration;
 use serde_json::{Map, Value};
 use stentor_session::Tick;
 
+use crate::deadlines::Deadlines;
 use crate::effect::{Effect, Seat};
 use crate::name::check_name;
 use crate::range::Range;
@@ -20,7 +21,8 @@ use crate::work::Work;
 /// owns it, and without members it ends.
 pub const UNCLAIMED: Duration = Duration::from_secs(600);
 
-/// Steps that a room takes to its end at once: each sends somebody out, or clears the topic of one.
+/// Steps that rooms take at once to let many go: each sends somebody out, clears a topic, or
+/// publishes an event.
 const STEPS_AT_ONCE: usize = 256;
 
 /// What a zone allows.
@@ -123,6 +125,8 @@ fn has_all(room: &Room, wanted: &[Wanted<'_>], work: &Work) -> bool {
 pub struct Rooms {
     options: RoomsOptions,
     rooms: BTreeMap<Arc<str>, Room>,
+    /// When they have something to do.
+    deadlines: Deadlines,
     /// Rooms that have ended, from which not everybody has been sent out.
     endings: Vec<Ending>,
     /// How many rooms each user owns, permanent ones aside; nobody stands here with none.
@@ -150,6 +154,7 @@ impl Rooms {
         Self {
             options,
             rooms: BTreeMap::new(),
+            deadlines: Deadlines::default(),
             endings: Vec::new(),
             owned: BTreeMap::new(),
             full: Arc::default(),
@@ -203,6 +208,8 @@ impl Rooms {
         self.bytes += room.bytes();
         self.members += room.member_count();
         self.count_owner(None, room.counted_owner());
+        self.deadlines
+            .change(room.name(), None, room.next_deadline());
         self.rooms.insert(Arc::clone(room.name()), room);
     }
 
@@ -397,6 +404,8 @@ impl Rooms {
         held.unfix(out);
         let owner = held.counted_owner();
         if held.is_over() {
+            self.deadlines
+                .change(held.name(), held.next_deadline(), None);
             self.bytes -= held.bytes();
             self.members -= held.member_count();
             held.dissolve(out);
@@ -474,7 +483,7 @@ impl Rooms {
         let spare = self.spare();
         let held = self.rooms.get_mut(room).ok_or(Refusal::Unknown)?;
         let (owner, before) = (held.counted_owner(), held.bytes());
-        let members_before = held.member_count();
+        let (members_before, due_before) = (held.member_count(), held.next_deadline());
         held.spare(spare);
         held.pass_over(Some(Arc::clone(&self.full)));
         let result = f(held, out);
@@ -487,6 +496,8 @@ impl Rooms {
         }
         self.bytes = self.bytes + held.bytes() - before;
         self.members = self.members + held.member_count() - members_before;
+        self.deadlines
+            .change(held.name(), due_before, held.next_deadline());
         if is_over {
             self.rooms.remove(room);
         }
@@ -569,7 +580,9 @@ impl Rooms {
         let held = self.rooms.get_mut(room).ok_or(Refusal::Unknown)?;
         let owner = held.counted_owner();
         let (before, members_before) = (held.bytes(), held.member_count());
+        let due_before = held.next_deadline();
         let ending = held.close(actor, STEPS_AT_ONCE, out)?;
+        self.deadlines.change(ending.name(), due_before, None);
         self.rooms.remove(room);
         self.bytes -= before;
         self.members -= members_before;
@@ -633,6 +646,8 @@ impl Rooms {
             let Some((_, mut room)) = self.rooms.pop_first() else {
                 break;
             };
+            self.deadlines
+                .change(room.name(), room.next_deadline(), None);
             self.bytes -= room.bytes();
             self.members -= room.member_count();
             self.count_owner(room.counted_owner(), None);
@@ -644,28 +659,28 @@ impl Rooms {
         self.rooms.is_empty() && self.endings.is_empty()
     }
 
-    /// When [`advance`](Self::advance) has something to do. O(rooms).
+    /// When [`advance`](Self::advance) has something to do. O(1).
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
-        self.rooms.values().filter_map(Room::next_deadline).min()
+        self.deadlines.next()
     }
 
-    /// Lets go of those who did not come back in time. O(rooms).
-    pub fn advance(&mut self, now: Tick, out: &mut Vec<Effect>) {
-        let due = |room: &Room| room.next_deadline().is_some_and(|at| at <= now);
-        let mut names: Vec<_> = self
-            .rooms
-            .values()
-            .filter(|room| due(room))
-            .map(|room| Arc::clone(room.name()))
-            .collect();
-        names.sort_unstable();
-        for name in names {
+    /// Lets go of those who did not come back in time, a few hundred at most, the longest overdue
+    /// first. Returns whether that were all. O(rooms whose time has come).
+    pub fn advance(&mut self, now: Tick, out: &mut Vec<Effect>) -> bool {
+        let mut left = STEPS_AT_ONCE;
+        while let Some(name) = self.deadlines.due(now) {
+            if left == 0 {
+                return false;
+            }
+            let before = out.len();
             // It exists and nothing is refused.
             let _ = self.act(&name, out, |room, out| {
-                room.advance(now, out);
+                room.advance(now, left, out);
                 Ok(())
             });
+            left = left.saturating_sub((out.len() - before).max(1));
         }
+        true
     }
 }

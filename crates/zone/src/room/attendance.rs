@@ -368,20 +368,27 @@ impl Room {
         self.depart(now, user, departure, Reason::Revoked, out)
     }
 
-    /// Lets go of those who did not come back in time, and of an owner who never came. O(members
-    /// that are away).
-    pub fn advance(&mut self, now: Tick, out: &mut Vec<Effect>) {
+    /// Lets go of those who did not come back in time, until it has more than `at_most` to tell,
+    /// and of an owner who never came. Then [`next_deadline`](Self::next_deadline) is still over if
+    /// there are more of them.
+    pub fn advance(&mut self, now: Tick, at_most: usize, out: &mut Vec<Effect>) {
         self.holds.expire(now);
-        for user in self.members.overdue(now) {
-            self.part(&user, Reason::Lost, out);
+        let (before, members) = (out.len(), self.members.len());
+        let mut is_without_owner = false;
+        while out.len() - before < at_most
+            && let Some(user) = self.members.overdue(now)
+        {
+            is_without_owner |= self.go(&user, Reason::Lost, out);
         }
-        if self.claim_until > now {
+        if self.claim_until <= now {
+            self.claim_until = Tick::NEVER;
+            is_without_owner = true;
+        } else if self.members.len() == members {
             return;
         }
-        self.claim_until = Tick::NEVER;
-        match self.heir() {
-            Some(heir) => self.hand_over(heir, out),
-            None => self.owner = None,
+        // Once for all of them: who is to go next inherits nothing.
+        if is_without_owner {
+            self.inherit(out);
         }
         self.list(out);
     }
@@ -417,9 +424,19 @@ impl Room {
 
     /// A member is gone for good.
     fn part(&mut self, user: &str, reason: Reason, out: &mut Vec<Effect>) {
-        if !self.members.remove(user) {
+        if !self.members.is_member(user) {
             return;
         }
+        if self.go(user, reason, out) {
+            self.inherit(out);
+        }
+        self.list(out);
+    }
+
+    /// A member goes, and the list of rooms does not tell it yet. Returns whether the room needs
+    /// another owner.
+    fn go(&mut self, user: &str, reason: Reason, out: &mut Vec<Effect>) -> bool {
+        self.members.remove(user);
         for name in self.properties.release(user) {
             self.show_property(&name, out);
         }
@@ -435,12 +452,14 @@ impl Room {
         );
         // A permanent room keeps its owner, who may come back to it unless it has lost the right.
         let is_heritable = !self.options.permanent || reason == Reason::Revoked;
-        if self.owner.as_deref() == Some(user) && is_heritable {
-            match self.heir() {
-                Some(heir) => self.hand_over(heir, out),
-                None => self.owner = None,
-            }
+        self.is_owned_by(user) && is_heritable
+    }
+
+    /// The oldest member comes to own the room, or nobody if there is none.
+    fn inherit(&mut self, out: &mut Vec<Effect>) {
+        match self.heir() {
+            Some(heir) => self.hand_over(heir, out),
+            None => self.owner = None,
         }
-        self.list(out);
     }
 }

@@ -89,7 +89,8 @@ pub(super) enum Departure {
 #[derive(Debug, Default)]
 pub(super) struct Members {
     by_user: BTreeMap<Arc<str>, Member>,
-    away: usize,
+    /// Those who are away: until when their places are kept, and their numbers.
+    away: BTreeMap<(Tick, u64), Arc<str>>,
     last_number: u64,
 }
 
@@ -171,9 +172,9 @@ impl Members {
                 seats.push(seat);
                 Seated::Beside
             }
-            Presence::Away(_) => {
+            &mut Presence::Away(until) => {
+                self.away.remove(&(until, member.number));
                 member.presence = Presence::Here(alloc::vec![seat]);
-                self.away -= 1;
                 Seated::Back
             }
         }
@@ -206,15 +207,15 @@ impl Members {
 
     /// A user had a place before the start of the server, which is kept until then.
     pub(super) fn expect(&mut self, user: Arc<str>, until: Tick) {
+        self.remove(&user);
         self.last_number += 1;
         let member = Member {
             presence: Presence::Away(until),
             number: self.last_number,
             lost: Vec::new(),
         };
-        if self.by_user.insert(user, member).is_none() {
-            self.away += 1;
-        }
+        self.away.insert((until, member.number), Arc::clone(&user));
+        self.by_user.insert(user, member);
     }
 
     /// The connection of a session was lost, which may come back until then.
@@ -246,40 +247,36 @@ impl Members {
         }
     }
 
+    /// A member that sits nowhere any more is away; its place is kept until then.
     pub(super) fn away(&mut self, user: &str, until: Tick) {
+        if let Some((user, member)) = self.by_user.get_key_value(user) {
+            self.away.insert((until, member.number), Arc::clone(user));
+        }
         if let Some(member) = self.by_user.get_mut(user) {
             member.presence = Presence::Away(until);
-            self.away += 1;
         }
     }
 
-    /// Those who did not come back in time, in the order they came.
-    pub(super) fn overdue(&self, now: Tick) -> Vec<Arc<str>> {
-        if self.away == 0 {
-            return Vec::new();
-        }
-        self.sorted(|member| matches!(member.presence, Presence::Away(until) if until <= now))
+    /// The member who is overdue for longest, if there is one. O(1).
+    pub(super) fn overdue(&self, now: Tick) -> Option<Arc<str>> {
+        let ((until, _), user) = self.away.first_key_value()?;
+        (*until <= now).then(|| Arc::clone(user))
     }
 
+    /// When somebody is overdue next. O(1).
     pub(super) fn next_deadline(&self) -> Option<Tick> {
-        if self.away == 0 {
-            return None;
-        }
-        let until = |member: &Member| match member.presence {
-            Presence::Away(until) => Some(until),
-            Presence::Here(_) => None,
-        };
-        self.by_user.values().filter_map(until).min()
+        let ((until, _), _) = self.away.first_key_value()?;
+        Some(*until)
     }
 
     pub(super) fn remove(&mut self, user: &str) -> bool {
-        match self.by_user.remove(user) {
-            None => false,
-            Some(member) => {
-                self.away -= usize::from(matches!(member.presence, Presence::Away(_)));
-                true
-            }
+        let Some(member) = self.by_user.remove(user) else {
+            return false;
+        };
+        if let Presence::Away(until) = member.presence {
+            self.away.remove(&(until, member.number));
         }
+        true
     }
 
     /// The user who came first, of those that are wanted. Virtual members never are. O(members).
@@ -293,14 +290,9 @@ impl Members {
     }
 
     pub(super) fn in_order(&self) -> Vec<Arc<str>> {
-        self.sorted(|_| true)
-    }
-
-    fn sorted(&self, wanted: impl Fn(&Member) -> bool) -> Vec<Arc<str>> {
         let mut members: Vec<_> = self
             .by_user
             .iter()
-            .filter(|(_, member)| wanted(member))
             .map(|(user, member)| (member.number, user))
             .collect();
         members.sort_unstable_by_key(|&(number, _)| number);

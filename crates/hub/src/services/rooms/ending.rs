@@ -24,8 +24,8 @@ const COMMAND_BYTES_MAX: usize = 4 << 20;
 /// Of those who have waited for one room, this many are served in a turn.
 const SERVED_AT_ONCE: usize = 64;
 
-/// What it costs to send somebody out, or to clear a topic.
-const STEP_VISITS: u32 = 32;
+/// What it costs to send somebody out, to clear a topic, or to tell of it.
+pub(super) const STEP_VISITS: u32 = 32;
 
 /// A session, and the shard where it is.
 type Caller = (ShardId, SessionKey);

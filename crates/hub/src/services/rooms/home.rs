@@ -9,11 +9,12 @@ use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::Zone;
 use stentor_zone::{AllRights, Effect, Entry, Refusal, RoomCommand, decode_name};
 
+use super::ending::{self, STEP_VISITS};
 use super::zones::{LOBBY, actor};
-use super::{HomeCommand, Parting, RoomItem, ending};
+use super::{HomeCommand, Parting, RoomItem};
 use crate::core::Core;
 use crate::core::routing::{keep, route};
-use crate::core::work::VISIT_BYTES;
+use crate::core::work::{self, VISIT_BYTES};
 use crate::effects::Event;
 use crate::items::Sender;
 use crate::services::interface::answer::{Answer, ShardTicket};
@@ -147,31 +148,32 @@ impl RoomService {
         ran.answer
     }
 
-    /// Lets go of those who did not come back in time.
+    /// Lets go of those who did not come back in time, as far as the turn allows, and of the others
+    /// in the next turns.
     pub(crate) fn advance(&mut self, core: &mut Core, now: Tick) {
         ending::go_on(self, core, now);
         if now < self.zones.deadline() {
             return;
         }
-        for (zone, room, effects) in self.zones.begin_look(core, now) {
-            self.perform(core, now, zone, &room, effects);
+        if self.zones.overdue.is_empty() {
+            begin_look(self, core, now);
         }
-        for (zone, effects) in core::mem::take(&mut self.zones.kept.unpublished) {
-            self.perform(core, now, zone, "", effects);
-        }
-        let zones: Vec<Zone> = self.zones.by_zone.keys().copied().collect();
-        let mut next = Tick::NEVER;
-        for zone in zones {
-            let (deadline, effects) = self.zones.with_rooms(core, zone, |rooms, out| {
-                rooms.advance(now, out);
-                rooms.next_deadline()
-            });
-            next = next.min(deadline.unwrap_or(Tick::NEVER));
+        while let Some(zone) = self.zones.overdue.pop_front() {
+            let (is_done, effects) = self.zones.let_go(core, now, zone);
+            core.turn_mut().spend_each(effects.len(), STEP_VISITS);
             // Nobody has a seat here: no room has to be named.
             self.perform(core, now, zone, "", effects);
+            if !is_done {
+                self.zones.overdue.push_back(zone);
+                return;
+            }
+            if work::turn_is_spent(core) {
+                break;
+            }
         }
-        self.zones.deadline = next;
-        self.zones.forget_absent(now);
+        if self.zones.overdue.is_empty() {
+            self.zones.end_look(now);
+        }
     }
 
     /// A zone ends: some of its rooms do. Returns whether nothing is left of them.
@@ -237,6 +239,17 @@ impl RoomService {
                 }
             }
         }
+    }
+}
+
+/// Finds the zones whose rooms have something to do, and publishes what new settings change, and
+/// what rooms are since the start.
+fn begin_look(service: &mut RoomService, core: &mut Core, now: Tick) {
+    for (zone, room, effects) in service.zones.begin_look(core, now) {
+        service.perform(core, now, zone, &room, effects);
+    }
+    for (zone, effects) in core::mem::take(&mut service.zones.kept.unpublished) {
+        service.perform(core, now, zone, "", effects);
     }
 }
 

@@ -33,8 +33,10 @@ pub(crate) struct Zones {
     pub(super) by_zone: HashMap<Zone, Rooms, foldhash::fast::FixedState>,
     /// When somebody who is away may have to be removed; [`Tick::NEVER`] if nobody is.
     pub(super) deadline: Tick,
-    /// When all rooms were looked at last.
+    /// When it was last looked which rooms have something to do.
     looked_at: Tick,
+    /// The zones whose rooms have more to do in this look, in their order.
+    pub(super) overdue: VecDeque<Zone>,
     plan: Plan,
     /// The rooms that the settings had when they were applied last.
     fixed: Vec<(Zone, Box<str>)>,
@@ -63,6 +65,7 @@ impl Default for Zones {
             by_zone: HashMap::default(),
             deadline: Tick::NEVER,
             looked_at: Tick::ZERO,
+            overdue: VecDeque::new(),
             plan: Plan::Done,
             fixed: Vec::new(),
             absent: Absents::default(),
@@ -85,6 +88,9 @@ impl Zones {
     /// When the rooms have something to do next. They are looked at all together, so those who did
     /// not come back in time may be removed a little later.
     pub(crate) fn deadline(&self) -> Tick {
+        if !self.overdue.is_empty() {
+            return Tick::ZERO;
+        }
         match (self.plan, self.deadline) {
             (Plan::Due, _) => Tick::ZERO,
             (Plan::Done, Tick::NEVER) => Tick::NEVER,
@@ -211,13 +217,35 @@ impl Zones {
         ran
     }
 
-    /// All rooms are looked at now. Returns what those ask for that new settings change.
+    /// It is looked now which rooms have something to do. Returns what those ask for that new
+    /// settings change.
     pub(super) fn begin_look(&mut self, core: &mut Core, now: Tick) -> Vec<Asked> {
         self.looked_at = now;
-        match core::mem::replace(&mut self.plan, Plan::Done) {
+        let asked = match core::mem::replace(&mut self.plan, Plan::Done) {
             Plan::Due => self.apply_settings(core),
             Plan::Done => Vec::new(),
+        };
+        let is_due = |rooms: &Rooms| rooms.next_deadline().is_some_and(|at| at <= now);
+        let due = self.by_zone.iter().filter(|(_, rooms)| is_due(rooms));
+        self.overdue.extend(due.map(|(zone, _)| *zone));
+        asked
+    }
+
+    /// Lets some of those go who did not come back in time. Returns whether that were all of the
+    /// zone, and what its rooms ask for.
+    pub(super) fn let_go(&mut self, core: &mut Core, now: Tick, zone: Zone) -> (bool, Vec<Effect>) {
+        // It may have ended in the meantime.
+        if !self.by_zone.contains_key(&zone) {
+            return (true, Vec::new());
         }
+        self.with_rooms(core, zone, |rooms, out| rooms.advance(now, out))
+    }
+
+    /// Nobody is left of those who did not come back in time.
+    pub(super) fn end_look(&mut self, now: Tick) {
+        let deadlines = self.by_zone.values().filter_map(Rooms::next_deadline);
+        self.deadline = deadlines.min().unwrap_or(Tick::NEVER);
+        self.forget_absent(now);
     }
 
     /// Makes the zones whose home is here as the settings have them: their options, and the rooms
@@ -332,8 +360,8 @@ impl Zones {
     }
 }
 
-/// How long at least from one look at all rooms to the next: each is O(rooms + members), and
-/// clients choose how many deadlines there are.
+/// How long at least from one look to the next: each is O(zones + absent places), and clients
+/// choose how many deadlines there are.
 const LOOK_TIME: Duration = Duration::from_millis(100);
 
 /// The room of every zone that is there without anybody making it.

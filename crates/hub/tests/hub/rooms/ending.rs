@@ -1,4 +1,6 @@
-//! Rooms that are closed while very many are in them.
+//! Rooms that very many leave at once: they are closed, or the connections of all are lost.
+
+use core::time::Duration;
 
 use stentor_mqtt::{
     Packet, PacketId, Properties, Publish, Subscribe, SubscribeFilterBuf, SubscribeOptions, Version,
@@ -158,4 +160,51 @@ fn who_waits_for_a_new_room_may_go() {
     let info = command(&mut w, ann, "info", TEA);
     assert!(info.contains(r#""members":["stays"]"#), "{info}");
     assert!(received(&mut w, guests[0]).contains(&CLOSED.to_owned()));
+}
+
+/// Those who did not come back in time go over turns, and who stays hears of each of them once.
+#[test]
+fn a_large_room_lets_lost_members_go_over_turns() {
+    for (shards, [id, ..]) in places().take(2) {
+        let mut w = World::new(shards);
+        let (ann, guests) = party(&mut w, id);
+        let bystander = w.connect(Version::V5, "eve", &user("eve"));
+        for guest in guests {
+            w.drop_link(guest);
+        }
+        received(&mut w, ann);
+        w.paused = shards == 1;
+        w.now = w.now.after(Duration::from_secs(31));
+        let mut left = Vec::new();
+        if shards == 1 {
+            w.turns_beside(bystander, VISITS_MAX, |w| {
+                let more = events_of(w, ann, "left");
+                assert!(more.len() <= 128, "{} in a turn", more.len());
+                left.extend(more);
+            });
+        }
+        w.paused = false;
+        w.advance();
+        left.extend(events_of(&mut w, ann, "left"));
+        let counts = (1..MANY)
+            .rev()
+            .map(|members| format!(r#""members":{members}}}"#));
+        assert!(
+            left.iter()
+                .map(|it| &it[it.find(r#""members""#).unwrap()..])
+                .eq(counts)
+        );
+        assert_eq!(left.len(), MANY - 1);
+        let info = command(&mut w, ann, "info", TEA);
+        assert!(info.contains(r#""members":["ann"]"#), "{info}");
+        assert_eq!(w.stored("$room/tea/member/#").len(), 1);
+        w.check_accounts();
+    }
+}
+
+/// The events of this kind that a client has received.
+fn events_of(w: &mut World, client: usize, kind: &str) -> Vec<String> {
+    let all = received(w, client).into_iter();
+    let event = format!(r#"{{"event":"{kind}""#);
+    all.filter(|text| text.contains(&event)).collect()
 }

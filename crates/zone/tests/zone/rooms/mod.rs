@@ -3,6 +3,7 @@
 mod commands;
 mod holds;
 mod members;
+mod overdue;
 mod properties;
 mod virtual_members;
 mod work;

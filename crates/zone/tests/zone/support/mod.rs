@@ -160,7 +160,7 @@ impl Hall {
     /// Moves the time to so many seconds.
     pub(crate) fn at(&mut self, secs: u64) {
         self.now = Tick::from_secs(secs);
-        self.with(Rooms::advance);
+        while !self.with(Rooms::advance) {}
     }
 
     pub(crate) fn retained(&self, topic: &str) -> Option<Value> {
