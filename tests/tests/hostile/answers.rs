@@ -1,12 +1,13 @@
 //! Answers of procedures that nobody reads.
 
-use std::fs;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::{fs, thread};
 
 use serde_json::{Value, json};
 use stentor_tests::raw::{connect_as, eventually, packet, string};
 use stentor_tests::{Raw, Server, Version};
 
-use crate::bystander::Scene;
+use crate::bystander::{SHARDS, Scene};
 
 /// Clients of one user, whose sessions last, and how often each calls.
 const CLIENTS: usize = 8;
@@ -30,9 +31,9 @@ history = 1000
 memory = \"64MiB\"
 ";
 
-fn login(server: &Server, client_id: &str) -> Raw {
+fn login(server: &Server, user: &str, client_id: &str) -> Raw {
     let mut client = server.dial();
-    let who = Some(("mallory", "secret"));
+    let who = Some((user, "secret"));
     client.speaks(Version::V5);
     client.send(&connect_as(Version::V5, client_id, false, who));
     assert_eq!(client.expect(2).body[1], 0, "{client_id} is let in");
@@ -53,9 +54,27 @@ fn call(packet_id: u16) -> Vec<u8> {
 
 /// A client that may call, whose session lasts.
 fn caller(server: &Server, client_id: &str) -> Raw {
-    let mut client = login(server, client_id);
+    let mut client = login(server, "mallory", client_id);
     client.subscribe("$reply/+", 1);
     client
+}
+
+/// Another user, who may call too.
+fn other(server: &Server, client_id: &str) -> Raw {
+    let mut client = login(server, "bob", client_id);
+    client.subscribe("$reply/+", 0);
+    client
+}
+
+/// Calls and reads the answer until nobody holds the other end of `stopped`. Each call must be
+/// served.
+fn call_until(other: &mut Raw, stopped: &Receiver<()>) {
+    while stopped.try_recv() == Err(TryRecvError::Empty) {
+        other.publish("$call/echo/1", b"");
+        let (_, answer) = other.message();
+        let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+        assert_eq!(answer["status"], "done", "{answer}");
+    }
 }
 
 /// Each calls as fast as it can, and reads nothing.
@@ -89,25 +108,38 @@ fn until_quiet(server: &Server) {
 }
 
 /// The server keeps answers for sessions that last, in memory and in the journal. Neither has more
-/// than its share, and nobody else is cut off.
+/// than its share, nobody else is cut off, and the calls of other users are answered.
 #[test]
 fn answers_that_nobody_reads_harm_nobody_else() {
     let mut scene = Scene::new(CONFIG).beside_the_disk();
     let file = scene.server.folder().join("password");
     fs::write(&file, "secret\n").expect("a file can be written");
     let file = file.to_str().expect("temporary paths are text");
-    let add = ["user", "add", "mallory", "--password-file", file];
-    drop(scene.server.control(&add).success());
-    let mut publisher = login(&scene.server, "publisher");
+    for user in ["mallory", "bob"] {
+        let add = ["user", "add", user, "--password-file", file];
+        drop(scene.server.control(&add).success());
+    }
+    let mut publisher = login(&scene.server, "mallory", "publisher");
     for _ in 0..MESSAGES {
         publisher.publish("log/t", &PAYLOAD);
     }
     publisher.ping();
     let names = (0..CLIENTS).map(|number| format!("caller-{number}"));
     let mut callers: Vec<Raw> = names.map(|name| caller(&scene.server, &name)).collect();
+    let names = (0..SHARDS).map(|shard| scene.name_on(shard, "other"));
+    let mut others: Vec<Raw> = names.map(|name| other(&scene.server, &name)).collect();
     scene.endures(BYTES_MAX, |server| {
-        call_only(&mut callers);
-        until_quiet(server);
+        thread::scope(|scope| {
+            let mut stops = Vec::new();
+            for other in &mut others {
+                let (stop, stopped) = channel();
+                stops.push(stop);
+                scope.spawn(move || call_until(other, &stopped));
+            }
+            call_only(&mut callers);
+            until_quiet(server);
+            drop(stops);
+        });
     });
     let log = scene.server.log();
     assert!(!log.contains("are not written down"), "{log}");

@@ -59,7 +59,7 @@ pub(crate) struct CallQueue {
 struct Waiting {
     calls: VecDeque<Call>,
     /// How many of them each user has.
-    by_user: HashMap<(Zone, Option<Arc<str>>), usize>,
+    by_user: HashMap<User, usize>,
     /// Calls that were handed over and are not answered.
     handed: usize,
     stage: Stage,
@@ -75,8 +75,11 @@ enum Stage {
     Closed,
 }
 
+/// A user of a zone. Those without a name are one.
+pub(super) type User = (Zone, Option<Arc<str>>);
+
 /// The user that a call is of.
-fn user_of(call: &Call) -> (Zone, Option<Arc<str>>) {
+fn user_of(call: &Call) -> User {
     (call.identity.zone, call.identity.user.clone())
 }
 
@@ -214,9 +217,9 @@ impl Callees for CallQueue {
 pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
     let outlets = Outlets::new(backplane);
     while let Some(call) = backplane.call_queue.next() {
-        let to = call.return_to.clone();
+        let (to, user) = (call.return_to.clone(), user_of(&call));
         let budget = backplane.ledger.budget();
-        let refusal = backplane.call_queue.answers.refusal(budget);
+        let refusal = backplane.call_queue.answers.refusal(&user, budget);
         let asked = match refusal.filter(|_| to.is_somewhere()) {
             Some(refusal) => Err(refusal),
             None => asked(backplane, &outlets, call)
@@ -226,7 +229,8 @@ pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
         let then = move |answer: Answer| {
             if to.is_somewhere() {
                 let (shard, budget) = (usize::from(to.shard.0), backplane.ledger.budget());
-                let reply = backplane.call_queue.answers.send(to, &answer, budget);
+                let answers = &backplane.call_queue.answers;
+                let reply = answers.send(user, to, &answer, budget);
                 backplane.post(shard, Letter::Answer(reply));
             }
             // After it was posted: what the shard gets next may be to stop.
