@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
 
 use crate::DEADLINE;
 
@@ -128,6 +130,29 @@ impl Raw {
     pub fn tcp(address: &str) -> Self {
         let stream = TcpStream::connect(address)
             .unwrap_or_else(|error| panic!("{address} cannot be reached: {error}"));
+        Self::over_tcp(stream)
+    }
+
+    /// Connects to a TCP port from another address of this machine, such as 127.0.0.2.
+    ///
+    /// # Panics
+    /// If nobody answers, or the machine does not have that address.
+    #[must_use]
+    #[track_caller]
+    pub fn tcp_from(own: Ipv4Addr, address: &str) -> Self {
+        let remote: SocketAddr = address.parse().expect("an address and a port");
+        let connect = || {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            socket.bind(&SocketAddr::from((own, 0)).into())?;
+            socket.connect(&remote.into())?;
+            io::Result::Ok(socket)
+        };
+        let socket = connect()
+            .unwrap_or_else(|error| panic!("{address} cannot be reached from {own}: {error}"));
+        Self::over_tcp(socket.into())
+    }
+
+    fn over_tcp(stream: TcpStream) -> Self {
         // A lost packet of a few bytes must not wait for an acknowledgement.
         stream.set_nodelay(true).expect("a socket takes options");
         Self::over(stream)

@@ -1,5 +1,6 @@
 //! Requests that are not answered.
 
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use stentor_tests::{Raw, Server};
@@ -141,4 +142,26 @@ fn half_sent_requests_keep_nobody_out() {
     drop(more);
     let mut client = server.client(stentor_tests::Version::V5, "a");
     client.ping();
+}
+
+/// One address has a share of the connections: when that is used, it makes room for its own new
+/// ones. Another address finds room at once, and nobody has to leave for it.
+#[test]
+fn half_sent_requests_of_one_address_take_its_share() {
+    const SHARE: usize = 160;
+    const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+    let server = server();
+    let address = server.address("http");
+    let begin = || {
+        let mut client = Raw::tcp_from(OTHER, &address);
+        client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n");
+        client
+    };
+    let mut half: Vec<Raw> = (0..=SHARE).map(|_| begin()).collect();
+    half[0].closed();
+    assert_eq!(probe(&server, "/healthz").0, 200);
+    for place in [1, SHARE] {
+        half[place].send(b"\r\n");
+        let _ = half[place].until(b"reasons\":[]}\n");
+    }
 }
