@@ -170,6 +170,8 @@ pub struct Ran {
     /// How long it keeps who runs it busy, about, and the sending of its effects with it: estimated
     /// from what it did, not measured.
     pub work: Duration,
+    /// The part of it that comes later: a room of very many that it closes lets them go over turns.
+    pub later: Duration,
 }
 
 /// What an administrator did to others in a room: for the audit log. The owner of a room is
@@ -252,6 +254,7 @@ pub fn run_command(
         deed,
         waits_for,
         work: work.time(),
+        later: work.later(),
     }
 }
 
@@ -277,6 +280,7 @@ pub fn refuse_unread(procedure: &str, payload: &[u8]) -> Option<Ran> {
         deed: None,
         waits_for: None,
         work: work.time(),
+        later: work.later(),
     })
 }
 

@@ -37,6 +37,8 @@ const MEMBER: u64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct Work {
     nanos: Cell<u64>,
+    /// The part of it that comes later.
+    later_nanos: Cell<u64>,
 }
 
 impl Work {
@@ -44,12 +46,18 @@ impl Work {
     pub(crate) const fn new(payload: usize) -> Self {
         Self {
             nanos: Cell::new(EACH + CARRIED * payload as u64),
+            later_nanos: Cell::new(0),
         }
     }
 
     /// How long it has taken, about.
     pub(crate) const fn time(&self) -> Duration {
         Duration::from_nanos(self.nanos.get())
+    }
+
+    /// How much of that comes later.
+    pub(crate) const fn later(&self) -> Duration {
+        Duration::from_nanos(self.later_nanos.get())
     }
 
     fn add(&self, price: u64, count: usize) {
@@ -78,9 +86,13 @@ impl Work {
         self.add(COMPARED, bytes);
     }
 
-    /// It has ended a room, to whose end there are this many more steps.
+    /// It has ended a room, to whose end there are this many more steps, which come later.
     pub(crate) fn ends_in(&self, steps: usize) {
+        let before = self.nanos.get();
         self.add(EFFECT, steps);
+        let more = self.nanos.get() - before;
+        self.later_nanos
+            .set(self.later_nanos.get().saturating_add(more));
     }
 
     /// It has caused these effects, in a room where this many hear what it publishes, after that. A

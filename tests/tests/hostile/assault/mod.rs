@@ -13,6 +13,7 @@ mod b5_rates;
 mod b6_subscribe;
 mod crowds;
 mod handshakes;
+mod rooms;
 
 use stentor_tests::raw::{packet, string};
 use stentor_tests::{Raw, Version};

@@ -104,7 +104,9 @@ impl RoomService {
             payload: &command.payload,
         };
         let (ran, effects) = self.zones.run(core, now, zone, user, rights, asked);
-        core.turn_mut().spend_time(ran.work);
+        // What comes later counts in its own turns.
+        let now_done = ran.work.saturating_sub(ran.later);
+        core.turn_mut().spend_time(now_done);
         let work = ran.work + command.spent;
         let mut command = command;
         if let Some(room) = ran.waits_for {

@@ -96,6 +96,8 @@ fn a_large_room_lets_its_members_go_over_turns() {
     w.paused = true;
     w.hubs[0].begin_turn();
     w.send_without_settling(ann, &call("close", TEA));
+    let visits = w.hubs[0].turn().visits();
+    assert!(visits <= VISITS_MAX, "{visits} before the first is out");
     // Both come while the room lets them go.
     w.send_without_settling(bob, &call("create", r#"{"room":"tea","capacity":30}"#));
     w.send_without_settling(bob, &call("info", TEA));

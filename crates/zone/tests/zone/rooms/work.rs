@@ -157,6 +157,10 @@ fn who_speaks_to_many_pays_for_them() {
     // Each of them hears one event, and is let go: what they hear does not grow with their square.
     assert!(closed.work >= Duration::from_millis(3), "{:?}", closed.work);
     assert!(closed.work < Duration::from_millis(15), "{:?}", closed.work);
+    // They are let go later.
+    let at_once = closed.work - closed.later;
+    assert!(at_once < Duration::from_micros(100), "{at_once:?}");
+    assert_eq!(set.later, Duration::ZERO);
 }
 
 /// Members hear once that a room is closed, and of none of its members and properties: those go
