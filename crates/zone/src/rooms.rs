@@ -128,7 +128,9 @@ pub struct Rooms {
     /// When they have something to do.
     deadlines: Deadlines,
     /// Rooms that have ended, from which not everybody has been sent out.
-    endings: Vec<Ending>,
+    endings: BTreeMap<Arc<str>, Ending>,
+    /// Those of them that nobody has asked about yet, in the order of that.
+    newly_ended: Vec<Arc<str>>,
     /// How many rooms each user owns, permanent ones aside; nobody stands here with none.
     owned: BTreeMap<Arc<str>, usize>,
     /// The users who own as many as they may.
@@ -155,7 +157,8 @@ impl Rooms {
             options,
             rooms: BTreeMap::new(),
             deadlines: Deadlines::default(),
-            endings: Vec::new(),
+            endings: BTreeMap::new(),
+            newly_ended: Vec::new(),
             owned: BTreeMap::new(),
             full: Arc::default(),
             bytes: 0,
@@ -587,10 +590,11 @@ impl Rooms {
         self.bytes -= before;
         self.members -= members_before;
         self.count_owner(owner, None);
+        let name = Arc::clone(ending.name());
         let is_small = ending.steps() <= STEPS_AT_ONCE;
-        self.endings.push(ending);
-        if is_small {
-            self.go_on_ending(room, out);
+        self.endings.insert(Arc::clone(&name), ending);
+        if !(is_small && self.go_on_ending(room, out)) {
+            self.newly_ended.push(name);
         }
         Ok(self.fixed.contains_key(room))
     }
@@ -598,38 +602,33 @@ impl Rooms {
     /// Sends more of those out who were in a room that has ended. Returns whether nothing is left
     /// of it: only then can there be a new one of that name.
     pub fn go_on_ending(&mut self, room: &str, out: &mut Vec<Effect>) -> bool {
-        let Some(place) = self.place_of_ending(room) else {
+        let Some(ending) = self.endings.get_mut(room) else {
             return true;
         };
         let mut left = STEPS_AT_ONCE;
-        let is_over = self.endings[place].go_on(&mut left, out);
+        let is_over = ending.go_on(&mut left, out);
         if is_over {
-            self.endings.remove(place);
+            self.endings.remove(room);
             self.make_fixed(room, out);
         }
         is_over
     }
 
-    /// Rooms that have ended, from which not everybody has been sent out, in the order of that.
-    pub fn endings(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.endings.iter().map(Ending::name)
+    /// Rooms that have ended since this was asked last, and from which not everybody was sent out
+    /// then, in the order of that.
+    pub fn take_newly_ended(&mut self) -> Vec<Arc<str>> {
+        core::mem::take(&mut self.newly_ended)
     }
 
     /// Whether a room has ended, and not everybody has been sent out.
     #[must_use]
     pub fn is_ending(&self, room: &str) -> bool {
-        self.place_of_ending(room).is_some()
-    }
-
-    fn place_of_ending(&self, room: &str) -> Option<usize> {
-        self.endings
-            .iter()
-            .position(|ending| **ending.name() == *room)
+        self.endings.contains_key(room)
     }
 
     /// The same, to look at.
     pub(crate) fn ending(&self, room: &str) -> Option<&Ending> {
-        self.endings.get(self.place_of_ending(room)?)
+        self.endings.get(room)
     }
 
     /// Ends some rooms, by name: the zone ends. Returns whether that were all. O(`at_most`), and a
@@ -638,7 +637,7 @@ impl Rooms {
         self.fixed.clear();
         let mut left = STEPS_AT_ONCE;
         self.endings
-            .retain_mut(|ending| !ending.go_on(&mut left, out));
+            .retain(|_, ending| !ending.go_on(&mut left, out));
         for _ in 0..at_most {
             if left == 0 {
                 break;
@@ -653,7 +652,7 @@ impl Rooms {
             self.count_owner(room.counted_owner(), None);
             let mut ending = room.end();
             if !ending.go_on(&mut left, out) {
-                self.endings.push(ending);
+                self.endings.insert(Arc::clone(ending.name()), ending);
             }
         }
         self.rooms.is_empty() && self.endings.is_empty()

@@ -131,12 +131,11 @@ impl Zones {
         });
         rooms.set_disk_full(is_full(core));
         rooms.set_room(room(core, memory(rooms)));
-        let endings = rooms.endings().count();
         let result = f(rooms, &mut out);
         self.bytes = self.bytes + memory(rooms) - before;
-        for room in rooms.endings().skip(endings) {
-            self.kept.forget(core, zone, room);
-            self.endings.push_back((zone, Arc::clone(room)));
+        for room in rooms.take_newly_ended() {
+            self.kept.forget(core, zone, &room);
+            self.endings.push_back((zone, room));
         }
         self.kept.note(core, zone, rooms, &out);
         let deadline = rooms.take_deadline().unwrap_or(Tick::NEVER);
