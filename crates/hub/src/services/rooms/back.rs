@@ -138,7 +138,7 @@ impl RoomService {
                 }
             }
             Link::Live(live) if live.is_held() => {
-                self.joins.coming_back(key).for_each(expel);
+                self.joins.each_coming_back(key, expel);
                 let expelled = RoomRequest::Expel(key, room.into(), why);
                 self.requests.push(expelled);
             }
@@ -175,23 +175,25 @@ pub(super) fn tell_expelled(
 
 impl Joins {
     /// What a session asks for that comes back, and has no answer to yet.
-    fn coming_back(&mut self, key: SessionKey) -> impl Iterator<Item = &mut [Element]> {
-        let joining = self.waiting.values_mut();
-        let own = joining.filter(move |joining| {
-            joining.session == key && !matches!(joining.cause, Cause::Subscribe(_))
-        });
-        own.map(|joining| &mut joining.elements[..])
+    fn each_coming_back(&mut self, key: SessionKey, mut each: impl FnMut(&mut [Element])) {
+        for ticket in self.tickets_of(key) {
+            if let Some(joining) = self.waiting.get_mut(&ticket)
+                && !matches!(joining.cause, Cause::Subscribe(_))
+            {
+                each(&mut joining.elements);
+            }
+        }
     }
 
     /// What a session asks for again next time, because its connection ends before it is back.
     pub(super) fn returning(&mut self, key: SessionKey) -> Vec<Element> {
         let mut all: Vec<Element> = Vec::new();
-        for elements in self.coming_back(key) {
+        self.each_coming_back(key, |elements| {
             all.extend(elements.iter().cloned().map(|element| Element {
                 denial: None,
                 ..element
             }));
-        }
+        });
         all
     }
 }

@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 use stentor_mqtt::Subscribe;
 use stentor_session::{CloseReason, Remote, Tick, Ticket};
 use stentor_zone::{Entry, Refusal};
@@ -75,24 +76,70 @@ pub(crate) struct Joins {
     pub(super) waiting: HashMap<Ticket, Joining, foldhash::fast::FixedState>,
     /// Those that the home has let in, and whose SUBSCRIBE goes on in slices.
     entered: HashMap<Ticket, Entered, foldhash::fast::FixedState>,
+    /// The tickets of each of these sessions. It is asked whenever one of them is sent out of a
+    /// room, or loses its connection, and all may do that at once.
+    by_session: HashMap<SessionKey, Tickets, foldhash::fast::FixedState>,
 }
 
+/// Tickets of one session. Nothing is read from its connection while it waits, so it has few.
+pub(super) type Tickets = SmallVec<[Ticket; 2]>;
+
 impl Joins {
+    fn wait(&mut self, ticket: Ticket, joining: Joining) {
+        self.note(joining.session, ticket);
+        self.waiting.insert(ticket, joining);
+    }
+
+    fn end_wait(&mut self, ticket: Ticket) -> Option<Joining> {
+        let joining = self.waiting.remove(&ticket)?;
+        self.forget(joining.session, ticket);
+        Some(joining)
+    }
+
+    fn enter(&mut self, ticket: Ticket, entered: Entered) {
+        self.note(entered.session, ticket);
+        self.entered.insert(ticket, entered);
+    }
+
+    fn end_entering(&mut self, ticket: Ticket) -> Option<Entered> {
+        let entered = self.entered.remove(&ticket)?;
+        self.forget(entered.session, ticket);
+        Some(entered)
+    }
+
+    fn note(&mut self, key: SessionKey, ticket: Ticket) {
+        self.by_session.entry(key).or_default().push(ticket);
+    }
+
+    fn forget(&mut self, key: SessionKey, ticket: Ticket) {
+        if let Some(tickets) = self.by_session.get_mut(&key) {
+            tickets.retain(|own| *own != ticket);
+            if tickets.is_empty() {
+                self.by_session.remove(&key);
+            }
+        }
+    }
+
+    /// What a session waits for.
+    pub(super) fn tickets_of(&self, key: SessionKey) -> Tickets {
+        self.by_session.get(&key).cloned().unwrap_or_default()
+    }
+
     /// The rooms that a session has asked for and is not subscribed in yet.
     fn rooms_of(&self, key: SessionKey) -> impl Iterator<Item = &Box<str>> {
-        let waiting = self.waiting.values();
-        let waiting = waiting.filter(move |joining| joining.session == key);
-        let entered = self.entered.values();
-        let entered = entered.filter(move |entered| entered.session == key);
-        let rooms = waiting.flat_map(|joining| &joining.rooms);
-        rooms.chain(entered.flat_map(|entered| &entered.rooms))
+        let tickets = self.by_session.get(&key).into_iter().flatten();
+        tickets.flat_map(|ticket| {
+            let waiting = self.waiting.get(ticket).map(|joining| &joining.rooms);
+            let entered = self.entered.get(ticket).map(|entered| &entered.rooms);
+            waiting.into_iter().chain(entered).flatten()
+        })
     }
 
     /// A session is out of a room that it was about to subscribe in.
     pub(super) fn expel(&mut self, key: SessionKey, room: &str) {
-        let entered = self.entered.values_mut();
-        for entered in entered.filter(|entered| entered.session == key) {
-            if let Some(verdict) = entered.verdicts.get_mut(room) {
+        for ticket in self.tickets_of(key) {
+            let entered = self.entered.get_mut(&ticket);
+            if let Some(verdict) = entered.and_then(|entered| entered.verdicts.get_mut(room)) {
                 *verdict = Some(Refusal::NotMember);
             }
         }
@@ -252,7 +299,7 @@ impl RoomService {
             left: rooms.to_ask.len(),
         };
         let ticket = acknowledge::issue_ticket(core);
-        self.joins.waiting.insert(ticket, joining);
+        self.joins.wait(ticket, joining);
         let home = core.home_of(who.identity.zone);
         // An UNSUBSCRIBE behind it has to find what this one brings.
         hold::begin(core, key);
@@ -294,7 +341,7 @@ impl RoomService {
         if joining.left > 0 {
             return;
         }
-        let Some(joining) = self.joins.waiting.remove(&ticket) else {
+        let Some(joining) = self.joins.end_wait(ticket) else {
             return;
         };
         let key = joining.session;
@@ -332,7 +379,7 @@ impl RoomService {
                         ticket,
                     };
                     if !subscribe::go_on_entered(core, now, key, entering) {
-                        self.joins.entered.insert(ticket, entered);
+                        self.joins.enter(ticket, entered);
                         return;
                     }
                     let session = core.session(key);
@@ -355,7 +402,7 @@ impl RoomService {
         ticket: Ticket,
         still: Option<SessionKey>,
     ) {
-        if let Some(entered) = self.joins.entered.remove(&ticket) {
+        if let Some(entered) = self.joins.end_entering(ticket) {
             self.end_joining(core, now, still, &entered);
         }
     }
@@ -483,5 +530,104 @@ impl RoomService {
                 self.leave_room_as(core, now, who, &client_id, &room, parting);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use stentor_topic::Zone;
+    use stentor_zone::Seat;
+
+    use super::*;
+    use crate::core::inbound::subscribe::Wishes;
+    use crate::core::sessions::rights::{Access, Rights};
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Rights for Nothing {
+        fn may_publish(&self, _topic: &str) -> bool {
+            false
+        }
+        fn may_subscribe(&self, _filter: &str) -> Access {
+            Access::Nothing
+        }
+        fn may_receive(&self, _topic: &str) -> bool {
+            false
+        }
+    }
+
+    const fn session(slot: u32) -> SessionKey {
+        SessionKey {
+            slot,
+            generation: 1,
+        }
+    }
+
+    fn who() -> Who {
+        Who {
+            seat: Seat(1),
+            identity: Arc::new(Identity {
+                user: Some("ann".into()),
+                zone: Zone(1),
+                rights: Arc::new(Nothing),
+                expires_at: Tick::NEVER,
+                guest: None,
+            }),
+        }
+    }
+
+    fn joining(slot: u32, room: &str) -> Joining {
+        Joining {
+            session: session(slot),
+            who: who(),
+            epoch: 0,
+            cause: Cause::Anew,
+            elements: Vec::new(),
+            rooms: vec![room.into()],
+            asked: Ok(Wishes::NOTHING),
+            verdicts: Verdicts::new(),
+            left: 1,
+        }
+    }
+
+    fn rooms_of(joins: &Joins, slot: u32) -> Vec<&str> {
+        let mut rooms: Vec<&str> = joins.rooms_of(session(slot)).map(|room| &**room).collect();
+        rooms.sort_unstable();
+        rooms
+    }
+
+    /// Of each of many sessions it is known what it waits for, and nothing is left of it.
+    #[test]
+    fn what_a_session_waits_for_is_found_by_its_key() {
+        let mut joins = Joins::default();
+        for slot in 0..100 {
+            let number = u64::from(slot);
+            joins.wait(Ticket(2 * number), joining(slot, "tea"));
+            joins.wait(Ticket(2 * number + 1), joining(slot, "den"));
+        }
+        let begun = joins.end_wait(Ticket(14)).expect("it waits");
+        assert_eq!(rooms_of(&joins, 7), ["den"]);
+        let verdicts = Verdicts::from([("tea".into(), None)]);
+        joins.enter(
+            Ticket(14),
+            Entered {
+                session: begun.session,
+                who: begun.who,
+                rooms: begun.rooms,
+                verdicts,
+            },
+        );
+        assert_eq!(rooms_of(&joins, 7), ["den", "tea"]);
+        assert_eq!(rooms_of(&joins, 8), ["den", "tea"]);
+        joins.expel(session(7), "tea");
+        let entered = joins.end_entering(Ticket(14)).expect("it goes on");
+        assert_eq!(entered.verdicts.get("tea"), Some(&Some(Refusal::NotMember)));
+        for ticket in (0..200).filter(|ticket| *ticket != 14) {
+            assert!(joins.end_wait(Ticket(ticket)).is_some());
+        }
+        assert!(joins.by_session.is_empty());
     }
 }
