@@ -18,13 +18,13 @@ use crate::core::ids::{SessionKey, ShardId};
 use crate::core::work;
 use crate::services::rooms::RoomService;
 
-/// Bytes of commands that wait, for which there is no other bound.
+/// Bytes of what waits, beyond which no command does: for commands there is no other bound.
 const COMMAND_BYTES_MAX: usize = 4 << 20;
 
 /// Of those who have waited for one room, this many are served in a turn.
 const SERVED_AT_ONCE: usize = 64;
 
-/// What it costs to send somebody out, to clear a topic, or to tell of it.
+/// What it costs to send somebody out, to clear a topic, or to publish an event.
 pub(super) const STEP_VISITS: u32 = 32;
 
 /// A session, and the shard where it is.
@@ -52,6 +52,11 @@ impl Waiting {
     /// Bytes of everything that waits. O(1).
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes as u64
+    }
+
+    /// Whether there is room for a command that waits.
+    fn takes(&self, command: &HomeCommand) -> bool {
+        self.bytes + command.bytes() <= COMMAND_BYTES_MAX
     }
 
     /// Whether something waits for a room.
@@ -114,8 +119,11 @@ pub(super) fn put_off(rooms: &mut RoomService, item: RoomItem) -> Option<RoomIte
             let is_awaited = rooms.waiting.is_awaited(zone, room);
             is_awaited.then(|| (zone, room.clone()))
         }
-        RoomItem::Command(HomeCommand { to, .. }) => {
-            let caller = rooms.waiting.callers.get(&(to.shard, to.session));
+        // One for which there is no room runs now. If it needs what an earlier one is to do, it is
+        // refused.
+        RoomItem::Command(command) if rooms.waiting.takes(command) => {
+            let caller = (command.to.shard, command.to.session);
+            let caller = rooms.waiting.callers.get(&caller);
             caller.map(|(name, _)| name.clone())
         }
         _ => None,
@@ -134,7 +142,7 @@ pub(super) fn put_off_command(
     room: Box<str>,
     command: HomeCommand,
 ) -> Option<HomeCommand> {
-    if rooms.waiting.bytes + command.bytes() > COMMAND_BYTES_MAX {
+    if !rooms.waiting.takes(&command) {
         return Some(command);
     }
     rooms.waiting.push((zone, room), RoomItem::Command(command));

@@ -186,8 +186,9 @@ impl RoomItem {
                 .iter()
                 .map(|room| room.len() + size_of::<Box<str>>())
                 .sum(),
+            // Clients make it up, and it waits if its room is ending.
+            Self::Leave { client_id, .. } => client_id.len(),
             Self::Join { .. }
-            | Self::Leave { .. }
             | Self::Listed { .. }
             | Self::Joined { .. }
             | Self::Said { .. }

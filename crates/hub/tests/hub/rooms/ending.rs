@@ -6,6 +6,7 @@ use stentor_mqtt::{
     Packet, PacketId, Properties, Publish, Subscribe, SubscribeFilterBuf, SubscribeOptions, Version,
 };
 
+use stentor_hub::{Holding, ShardId};
 use stentor_session::{CloseReason, Remote};
 
 use super::{Q0, command, places, received, user};
@@ -162,6 +163,50 @@ fn who_waits_for_a_new_room_may_go() {
     let info = command(&mut w, ann, "info", TEA);
     assert!(info.contains(r#""members":["stays"]"#), "{info}");
     assert!(received(&mut w, guests[0]).contains(&CLOSED.to_owned()));
+}
+
+/// Commands that wait for the end of a room take so much memory at most. Those beyond that run at
+/// once, and each is answered.
+#[test]
+fn commands_that_wait_have_a_bound() {
+    const CALLERS: usize = 20;
+    /// 4 MiB of what waits, and the rooms.
+    const BYTES_MAX: u64 = 5 << 20;
+    let mut w = World::new(1);
+    let (ann, _) = party(&mut w, "a");
+    let callers: Vec<usize> = (0..CALLERS)
+        .map(|number| {
+            let name = format!("caller-{number}");
+            let caller = w.connect(Version::V5, &name, &user(&name));
+            w.subscribe(caller, "$reply/+", Q0);
+            caller
+        })
+        .collect();
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    w.send_without_settling(ann, &call("close", TEA));
+    let value = "x".repeat(250_000);
+    let set = format!(r#"{{"room":"tea","name":"p","value":"{value}"}}"#);
+    for &caller in &callers {
+        w.send_without_settling(caller, &call("create", TEA));
+        for _ in 0..4 {
+            w.send_without_settling(caller, &call("set", &set));
+        }
+    }
+    w.hubs[0].settle_accounts();
+    let held = w.ledger.of_shard(ShardId(0), Holding::Rooms);
+    assert!((1 << 20..BYTES_MAX).contains(&held), "{held} B");
+    w.paused = false;
+    w.settle();
+    let mut made = 0;
+    for caller in callers {
+        let answers = received(&mut w, caller);
+        assert_eq!(answers.len(), 5, "{answers:?}");
+        let is_made = |it: &&String| it.starts_with("$reply/create") && it.contains("done");
+        made += answers.iter().filter(is_made).count();
+    }
+    assert_eq!(made, 1);
+    w.check_accounts();
 }
 
 /// Those who did not come back in time go over turns, and who stays hears of each of them once.
