@@ -30,8 +30,8 @@ use stentor_procedure::adaptor::{Answer, Event, Field, Start, Trials, Verdict};
 use stentor_procedure::{Registry, Trust};
 use stentor_topic::Zone;
 
-use crate::backplane::Backplane;
 use crate::config::{self, Config};
+use crate::context::ServerContext;
 use crate::error::ServerError;
 use crate::shard::Letter;
 
@@ -113,8 +113,8 @@ impl Plane {
     }
 
     /// The shards are there: what adaptors do reaches them from now on.
-    pub(crate) fn serve(&self, backplane: &Arc<Backplane>) {
-        self.0.hands.serve(backplane);
+    pub(crate) fn serve(&self, context: &Arc<ServerContext>) {
+        self.0.hands.serve(context);
     }
 
     /// The procedures are there.
@@ -294,13 +294,13 @@ impl Shared {
             let _ = asker.send(verdict);
             return;
         }
-        let (question, backplane) = (&job.question, self.hands.backplane());
-        if let Some(backplane) = backplane {
+        let (question, context) = (&job.question, self.hands.context());
+        if let Some(context) = context {
             let item = ServiceCommand::Judged {
                 number: question.number,
                 verdict: Arc::new(verdict),
             };
-            backplane.post(usize::from(question.shard.0), Letter::Hub(item.into()));
+            context.post(usize::from(question.shard.0), Letter::Hub(item.into()));
         }
     }
 
@@ -322,7 +322,7 @@ impl Adaptors for Plane {
 
     fn ask(&self, question: Question) -> Result<(), Box<Question>> {
         let zone = question.identity.zone;
-        let Some(backplane) = self.0.hands.backplane() else {
+        let Some(context) = self.0.hands.context() else {
             return Err(Box::new(question));
         };
         let filters = match &question.request {
@@ -330,7 +330,7 @@ impl Adaptors for Plane {
             _ => 0,
         };
         let job = Job {
-            zone: backplane.zone_name(zone).into(),
+            zone: context.zone_name(zone).into(),
             steps: self.0.roster.load().steps(zone, &question.request),
             by_room: job::by_room(&question.request),
             question,
@@ -344,10 +344,10 @@ impl Adaptors for Plane {
     }
 
     fn tell(&self, zone: Zone, told: HookEvent) {
-        let Some(backplane) = self.0.hands.backplane() else {
+        let Some(context) = self.0.hands.context() else {
             return;
         };
-        let name: Arc<str> = backplane.zone_name(zone).into();
+        let name: Arc<str> = context.zone_name(zone).into();
         let event = |hook, fields| Event {
             hook,
             zone: name,

@@ -239,7 +239,7 @@ impl Books<'_> {
             let message = "too many logins wait for the hash of a password; try again later";
             Failure::new("busy", message)
         };
-        if !self.admin.backplane.authenticator.hash(Arc::new(job)) {
+        if !self.admin.context.authenticator.hash(Arc::new(job)) {
             return Err(busy());
         }
         match made.recv_timeout(HASH_TIME) {

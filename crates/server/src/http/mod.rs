@@ -137,18 +137,18 @@ impl Office for HttpBackend {
     }
 
     fn go_on(&self) {
-        let backplane = self.clerk.backplane();
-        let post = |shard, errands| backplane.post(shard, Letter::Publish(errands));
-        backplane.visitors.errands.send(post);
+        let context = self.clerk.context();
+        let post = |shard, errands| context.post(shard, Letter::Publish(errands));
+        context.visitors.errands.send(post);
     }
 
     fn bell(&self) -> io::Result<OwnedFd> {
-        self.clerk.backplane().visitors.errands.bell()
+        self.clerk.context().visitors.errands.bell()
     }
 
     fn give_replies(&self) {
         let clerk = &self.clerk;
-        let errands = &clerk.backplane().visitors.errands;
+        let errands = &clerk.context().visitors.errands;
         errands.give(|done| clerk.published(done));
     }
 }
@@ -171,7 +171,7 @@ impl Doors {
         }
         self.announce();
         let clerk = control.clerk();
-        let visitors = &clerk.backplane().visitors;
+        let visitors = &clerk.context().visitors;
         visitors.links.announce(self.bases(&config.names));
         let backend = HttpBackend {
             condition: Arc::clone(condition),

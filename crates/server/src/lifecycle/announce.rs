@@ -8,9 +8,9 @@ use tracing::{info, warn};
 
 use super::doors::Doors;
 use super::start::Shards;
-use crate::backplane::Backplane;
 use crate::call::CallServer;
 use crate::config::Config;
+use crate::context::ServerContext;
 use crate::data_dir::DataDir;
 use crate::listener::Port;
 use crate::shard::Survey;
@@ -99,12 +99,12 @@ pub(super) fn opened(port: &Port) -> bool {
 
 /// Says how many sessions end with the server, with the messages that wait in them. They go on
 /// after the next start, if they are written down.
-pub(super) fn forgotten(backplane: &Backplane) {
-    if backplane.journals.is_some() {
+pub(super) fn forgotten(context: &ServerContext) {
+    if context.journals.is_some() {
         return;
     }
     let (mut sessions, mut messages) = (0, 0);
-    survey(backplane, Survey::Left, |(more, owed)| {
+    survey(context, Survey::Left, |(more, owed)| {
         sessions += more;
         messages += owed;
     });

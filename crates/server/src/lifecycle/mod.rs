@@ -27,11 +27,11 @@ use stentor_auth::store::{Directory, Who};
 use stentor_session::Tick;
 use tracing::{error, info, warn};
 
-use crate::backplane::Backplane;
 use crate::bans::Rule;
 use crate::call::CallServer;
 use crate::condition::Condition;
 use crate::config::{Config, MemoryLimit, Sources};
+use crate::context::ServerContext;
 use crate::control::{Control, Entrance, Loaded, ban_flapping};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
@@ -155,7 +155,7 @@ fn begin(
     let entrance = Entrance::open(data_dir)?;
     let http = http::Doors::open(&config.http)?;
     let start::Started {
-        backplane,
+        context,
         center,
         directory,
         doors,
@@ -163,26 +163,24 @@ fn begin(
         keepers,
         calls,
     } = start::start(&config, data_dir)?;
-    backplane.journal.audit_by(&directory);
+    context.journal.audit_by(&directory);
     let (commands, inbox) = channel();
     shards.watch(&commands);
     let table = shards.table;
-    let condition = Arc::new(Condition::new(&backplane, &directory));
-    let control = Control::start(
-        entrance, &backplane, &directory, table, &condition, &commands,
-    )?;
+    let condition = Arc::new(Condition::new(&context, &directory));
+    let control = Control::start(entrance, &context, &directory, table, &condition, &commands)?;
     note_doors(&control, &doors, &http);
     note_config(&control, &config, &config, &sources, &logger);
-    let (intervals, memory_limits) = start_keepers(&config, &backplane)?;
-    let figures = watch_all(&config, data_dir, &backplane, &directory, &control)?;
+    let (intervals, memory_limits) = start_keepers(&config, &context)?;
+    let figures = watch_all(&config, data_dir, &context, &directory, &control)?;
     signals.start(commands.clone())?;
     // Before the announcement: a script may change the file as soon as it reads that.
     let watch = watch::of(&config, &commands);
-    let calls = CallServer::start(calls, &config.procedures, data_dir, &backplane, &center)?;
+    let calls = CallServer::start(calls, &config.procedures, data_dir, &context, &center)?;
     announce::started(&config, data_dir, &doors, &shards, &directory);
     announce::calls(&calls);
     let http_tls = http.tls();
-    let metrics = Metrics::new(&backplane, &directory, table);
+    let metrics = Metrics::new(&context, &directory, table);
     let supervisor = Supervisor {
         face: http.serve(&config.http, &condition, metrics, &control, &center)?,
         reloader: Reloader {
@@ -199,7 +197,7 @@ fn begin(
             http_tls,
         },
         condition,
-        backplane,
+        context,
         systemd: Systemd::from_environment(),
         control,
         keepers,
@@ -245,13 +243,13 @@ fn note_config(
 /// settings.
 fn start_keepers(
     config: &Config,
-    backplane: &Arc<Backplane>,
+    context: &Arc<ServerContext>,
 ) -> Result<(Sender<Duration>, Sender<MemoryLimit>), ServerError> {
     let (intervals, new_intervals) = channel();
-    let (plane, interval) = (Arc::clone(backplane), config.sys.interval);
+    let (plane, interval) = (Arc::clone(context), config.sys.interval);
     spawn("sys", move || sys::run(&plane, interval, &new_intervals))?;
     let (memory_limits, new_memory_limits) = channel();
-    let (plane, limit) = (Arc::clone(backplane), config.limits.memory);
+    let (plane, limit) = (Arc::clone(context), config.limits.memory);
     spawn("memory", move || {
         warden::run(&plane, limit, &new_memory_limits)
     })?;
@@ -262,13 +260,13 @@ fn start_keepers(
 fn watch_all(
     config: &Config,
     data_dir: &DataDir,
-    backplane: &Arc<Backplane>,
+    context: &Arc<ServerContext>,
     directory: &Arc<Directory>,
     control: &Control,
 ) -> Result<FigureKeeper, ServerError> {
-    watch_connections(config, backplane, directory)?;
+    watch_connections(config, context, directory)?;
     let commit = config.figures.commit;
-    let figures = FigureKeeper::start(backplane, directory, data_dir.path(), commit)?;
+    let figures = FigureKeeper::start(context, directory, data_dir.path(), commit)?;
     control.note_figures(figures.history());
     Ok(figures)
 }
@@ -276,15 +274,15 @@ fn watch_all(
 /// Bans clients that connect too often, from now on.
 fn watch_connections(
     config: &Config,
-    backplane: &Arc<Backplane>,
+    context: &Arc<ServerContext>,
     directory: &Arc<Directory>,
 ) -> Result<(), ServerError> {
-    let flapping = backplane.journal.flapping();
+    let flapping = context.journal.flapping();
     flapping.set(Rule::of(&config.limits));
     let found = flapping.found();
-    let (backplane, directory) = (Arc::clone(backplane), Arc::clone(directory));
+    let (context, directory) = (Arc::clone(context), Arc::clone(directory));
     spawn("flapping", move || {
-        ban_flapping(&backplane, &directory, &found)
+        ban_flapping(&context, &directory, &found)
     })
 }
 
@@ -302,7 +300,7 @@ struct Supervisor {
     condition: Arc<Condition>,
     /// HTTP for operators, if it is spoken.
     face: Option<Face>,
-    backplane: Arc<Backplane>,
+    context: Arc<ServerContext>,
     systemd: Systemd,
     control: Control,
     keepers: Keepers,
@@ -330,7 +328,7 @@ impl Supervisor {
         loop {
             // Commands that keep coming must not keep the watchdog hungry.
             if fed_at.elapsed() >= interval {
-                self.systemd.feed_watchdog(&self.backplane);
+                self.systemd.feed_watchdog(&self.context);
                 fed_at = Instant::now();
             }
             match commands.recv_timeout(interval.saturating_sub(fed_at.elapsed())) {
@@ -360,7 +358,7 @@ impl Supervisor {
         self.systemd.reloading();
         let who = asker.as_ref().map(|asker| asker.who.clone());
         let who = who.unwrap_or_else(|| Who::new(cause));
-        let result = self.reloader.reload(&who, cause, &self.backplane);
+        let result = self.reloader.reload(&who, cause, &self.context);
         match &result {
             Ok(reloaded) => reloaded.log(cause),
             Err(reason) => {
@@ -406,7 +404,7 @@ impl Supervisor {
         self.systemd.stopping();
         self.condition.stop();
         self.watch = None;
-        announce::forgotten(&self.backplane);
+        announce::forgotten(&self.context);
         let time = self.reloader.config.general.shutdown_timeout;
         let begin = Instant::now();
         // Clients may serve the calls in flight, so their shards go on until these are answered.
@@ -416,9 +414,9 @@ impl Supervisor {
             .max(time.min(CLIENTS_TIME));
         // Before the shards, which it asks.
         self.figures.end();
-        let deadline: Tick = self.backplane.clock.now().after(time);
-        for shard in 0..self.backplane.shards.len() {
-            self.backplane.post(shard, Letter::Stop(deadline));
+        let deadline: Tick = self.context.clock.now().after(time);
+        for shard in 0..self.context.shards.len() {
+            self.context.post(shard, Letter::Stop(deadline));
         }
         let in_time = shards.join(Instant::now() + time + END_TIME);
         if !in_time {
@@ -440,9 +438,9 @@ impl Supervisor {
         drop(self.control);
         if in_time {
             // Not by the end of the process, which waits for files whose closing hangs.
-            self.backplane.retained.release();
+            self.context.retained.release();
         }
-        self.backplane.journal.flush();
+        self.context.journal.flush();
         info!("stopped");
         match end {
             End::Asked => ExitCode::SUCCESS,

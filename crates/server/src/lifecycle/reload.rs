@@ -17,9 +17,9 @@ use super::doors::{self, Door, Doors};
 use super::retained;
 use super::watch::FILE_CHANGED;
 use crate::accounts;
-use crate::backplane::Backplane;
 use crate::bans::Rule;
 use crate::config::{self, Config, Diff, Jwt, ListenUrl, MemoryLimit, Reload, Sources, diff};
+use crate::context::ServerContext;
 use crate::error::ServerError;
 use crate::http::{self, HttpTls};
 use crate::listener::{Access, Opened, Port, Rules};
@@ -136,16 +136,21 @@ impl Prepared {
 
 impl Reloader {
     /// Loads the configuration again and takes it over, all or nothing.
-    pub(super) fn reload(&mut self, who: &Who, cause: &str, backplane: &Backplane) -> ReloadResult {
+    pub(super) fn reload(
+        &mut self,
+        who: &Who,
+        cause: &str,
+        context: &ServerContext,
+    ) -> ReloadResult {
         let new = Config::load(&self.sources).map_err(|error| error.to_string())?;
         let diff = diff(&self.config, &new);
         let prepared = self
-            .prepare(&new, &diff, backplane.shard_count())
+            .prepare(&new, &diff, context.shard_count())
             .map_err(|error| error.at_reload())?;
         // All or nothing as well.
         let zones = zones::settings(&new, &self.center).map_err(|error| error.to_string());
         let settings = logins::settings(&new).map_err(|error| error.to_string());
-        let configure = || backplane.adaptors.configure(&new, &self.directory);
+        let configure = || context.adaptors.configure(&new, &self.directory);
         let renewed = self.renewed(&prepared);
         let keys = settings
             .as_ref()
@@ -170,7 +175,7 @@ impl Reloader {
         };
         self.directory.pin(accounts::pinned(&new));
         accounts::configure(&self.directory, &new);
-        self.apply(&new, prepared, zones, backplane);
+        self.apply(&new, prepared, zones, context);
         let live = diff
             .changes
             .iter()
@@ -297,7 +302,7 @@ impl Reloader {
         new: &Config,
         prepared: Prepared,
         zones: Vec<ZoneSettings>,
-        backplane: &Backplane,
+        context: &ServerContext,
     ) {
         for (port, rules) in prepared.rules.into_iter().flat_map(|kept| kept.ports) {
             port.rules.store(Arc::new(rules));
@@ -309,20 +314,20 @@ impl Reloader {
                 warn!("{error}");
             }
         }
-        backplane.admission.reconfigure(&new.limits);
-        backplane.journal.flapping().set(Rule::of(&new.limits));
+        context.admission.reconfigure(&new.limits);
+        context.journal.flapping().set(Rule::of(&new.limits));
         let (total, zone) = retained::quotas(new);
-        backplane.retained.set_quotas(total, zone);
-        backplane.topic_bounds.set(&new.limits);
-        let policy = Arc::new(Policy::of(new, zones, backplane.shard_count()));
-        for shard in 0..backplane.shards.len() {
-            backplane.post(shard, Letter::Configure(Arc::clone(&policy)));
-            backplane.post(shard, Letter::Adaptors(backplane.adaptors.if_any()));
+        context.retained.set_quotas(total, zone);
+        context.topic_bounds.set(&new.limits);
+        let policy = Arc::new(Policy::of(new, zones, context.shard_count()));
+        for shard in 0..context.shards.len() {
+            context.post(shard, Letter::Configure(Arc::clone(&policy)));
+            context.post(shard, Letter::Adaptors(context.adaptors.if_any()));
         }
-        self.close(prepared.closed, backplane);
+        self.close(prepared.closed, context);
         for (door, opened) in prepared.opened {
             for (port, sockets) in opened {
-                hand_over(backplane, &port, sockets);
+                hand_over(context, &port, sockets);
                 announce::opened(&port);
             }
             announce::print(door.ports.iter().map(|port| &**port));
@@ -332,17 +337,17 @@ impl Reloader {
         // The thread lives as long as this sender.
         let _ = self.intervals.send(new.sys.interval);
         let _ = self.memory_limits.send(new.limits.memory);
-        backplane.alarm.ring();
+        context.alarm.ring();
     }
 
-    fn close(&mut self, mut indexes: Vec<usize>, backplane: &Backplane) {
+    fn close(&mut self, mut indexes: Vec<usize>, context: &ServerContext) {
         indexes.sort_unstable();
         for index in indexes.into_iter().rev() {
             let door = self.doors.mqtt.remove(index);
             door.remove_file();
             for port in door.ports {
-                for shard in 0..backplane.shards.len() {
-                    backplane.post(shard, Letter::Unlisten(Arc::clone(&port)));
+                for shard in 0..context.shards.len() {
+                    context.post(shard, Letter::Unlisten(Arc::clone(&port)));
                 }
                 info!("closed {}", port.url);
             }
@@ -351,10 +356,10 @@ impl Reloader {
 }
 
 /// Gives each shard its socket of a new listener.
-fn hand_over(backplane: &Backplane, port: &Arc<Port>, sockets: Vec<std::os::fd::OwnedFd>) {
+fn hand_over(context: &ServerContext, port: &Arc<Port>, sockets: Vec<std::os::fd::OwnedFd>) {
     for (shard, socket) in sockets.into_iter().enumerate() {
         let incoming = Incoming::Listener(Arc::clone(port));
-        if let Err(errno) = backplane.send(shard, incoming, socket) {
+        if let Err(errno) = context.send(shard, incoming, socket) {
             warn!(
                 "shard {shard} did not take the new listener {}: {errno}",
                 port.url

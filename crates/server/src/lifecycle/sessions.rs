@@ -26,9 +26,9 @@ use tracing::{info, warn};
 
 use super::retained::{boot, folder as retained_folder};
 use super::start::random;
-use crate::backplane::Backplane;
 use crate::clock::Clock;
 use crate::config::{Config, SessionSync};
+use crate::context::ServerContext;
 use crate::error::ServerError;
 use crate::queues::Queues;
 use crate::sessions::{
@@ -243,7 +243,7 @@ impl Prior {
         mut self,
         mut queues: Queues,
         center: &Center,
-        backplane: &Arc<Backplane>,
+        context: &Arc<ServerContext>,
     ) -> io::Result<Dealt> {
         let Opened {
             earlier,
@@ -251,7 +251,7 @@ impl Prior {
             keeper,
             ..
         } = self.opened;
-        let watcher = Arc::new(Messenger(Arc::downgrade(backplane)));
+        let watcher = Arc::new(Messenger(Arc::downgrade(context)));
         let keeper = keeper.start(self.sync, earlier, watcher)?;
         let all = writers.iter().map(|_| sessions::Prior::default());
         let mut priors: Vec<sessions::Prior> = all.collect();
@@ -261,7 +261,7 @@ impl Prior {
             if Queues::is_one(session) {
                 return queues.owner(session).map(|identity| (identity, None));
             }
-            let owner = identify(session, center, backplane)?;
+            let owner = identify(session, center, context)?;
             if let Some(user) = &owner.0.user {
                 let zone = center.zone_of(owner.0.zone)?;
                 users.insert(UserKey::new(zone, Arc::clone(user)));
@@ -269,12 +269,12 @@ impl Prior {
             Some(owner)
         };
         let prior_rooms = std::mem::take(&mut self.restored.rooms);
-        let (count, hasher) = (backplane.shard_count(), &backplane.hasher);
+        let (count, hasher) = (context.shard_count(), &context.hasher);
         let mut prior = prior_sessions(self.restored, &self.start, identify);
         let restored = prior.len();
         let now_ms = self.start.zero_ms + self.start.now.as_micros() / 1_000;
         let spool = open_spool(&self.folder, self.spool_bytes_max, &mut prior)?;
-        let spool = start_spool(spool, backplane)?;
+        let spool = start_spool(spool, context)?;
         for session in prior.into_iter().chain(queues.begin(now_ms)) {
             let zone = session.identity.zone;
             let home = home_shard(hasher, zone, &session.client_id, count);
@@ -286,7 +286,7 @@ impl Prior {
             &mut priors,
             count,
         );
-        tell_restored(restored, homeless, backplane);
+        tell_restored(restored, homeless, context);
         let gate = Arc::new(Gate::new(writers.len()));
         let owners = (restored > 0).then(|| Owners::new(users, &gate));
         let all = (0..).zip(writers.into_iter().zip(priors));
@@ -310,7 +310,7 @@ impl Prior {
 }
 
 /// Tells how many sessions go on, and how many end since nobody knows their zones.
-fn tell_restored(restored: usize, homeless: usize, backplane: &Backplane) {
+fn tell_restored(restored: usize, homeless: usize, context: &ServerContext) {
     if homeless > 0 {
         warn!(
             sessions = homeless,
@@ -319,7 +319,7 @@ fn tell_restored(restored: usize, homeless: usize, backplane: &Backplane) {
     }
     if restored > 0 {
         info!(sessions = restored, "sessions go on that were there before");
-        let found = backplane.journals.as_ref().map(|it| &it.found.restored);
+        let found = context.journals.as_ref().map(|it| &it.found.restored);
         found.inspect(|found| found.store(restored as u64, Ordering::Relaxed));
     }
 }
@@ -338,10 +338,10 @@ fn deal_rooms(all: impl Iterator<Item = RestoredRoom>, priors: &mut [sessions::P
 }
 
 /// Starts the threads of the backlogs.
-fn start_spool(folder: Folder<MappedDisk>, backplane: &Arc<Backplane>) -> io::Result<Spool> {
-    let watcher = Arc::new(SpoolMessenger::new(backplane));
-    let spool = Spool::start(folder, backplane.shard_count().into(), watcher)?;
-    if let Some(journals) = &backplane.journals {
+fn start_spool(folder: Folder<MappedDisk>, context: &Arc<ServerContext>) -> io::Result<Spool> {
+    let watcher = Arc::new(SpoolMessenger::new(context));
+    let spool = Spool::start(folder, context.shard_count().into(), watcher)?;
+    if let Some(journals) = &context.journals {
         // It is set once.
         let _ = journals.spool.set(spool.monitor());
         let _ = journals.looker.set(spool.looker());
@@ -392,7 +392,7 @@ fn open_spool(
 
 /// The client of a session, with the rights of the roles that it had, until the user database has
 /// told of its user. A guest is not recognised after a restart.
-fn identify(session: &WrittenSession, center: &Center, backplane: &Backplane) -> Option<Owner> {
+fn identify(session: &WrittenSession, center: &Center, context: &ServerContext) -> Option<Owner> {
     if session.guest.is_some() {
         return None;
     }
@@ -405,12 +405,12 @@ fn identify(session: &WrittenSession, center: &Center, backplane: &Backplane) ->
         has_no_account: session.has_no_account,
         roles_are_of_credential: session.roles_are_of_credential,
     })?;
-    let tenants = backplane.tenants.returning(&identity, session.owner);
+    let tenants = context.tenants.returning(&identity, session.owner);
     Some((identity, tenants))
 }
 
-/// Passes on what the keeper says. The backplane ends before it.
-struct Messenger(Weak<Backplane>);
+/// Passes on what the keeper says. The server context ends before it.
+struct Messenger(Weak<ServerContext>);
 
 impl Watcher for Messenger {
     fn wake(&self, shard: u16) {

@@ -27,10 +27,10 @@ use super::sessions::{self, Prior};
 use crate::accounts;
 use crate::adaptors::{Doorkeeper, Plane};
 use crate::admission::Admission;
-use crate::backplane::{Backplane, Capacity, Way};
 use crate::bans::{Bans, Now};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::context::{Capacity, ServerContext, Way};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::fdtable::{self, Table};
@@ -76,7 +76,7 @@ const REFUSALS_MAX: u64 = 512;
 
 /// A server whose shards serve.
 pub(super) struct Started {
-    pub(super) backplane: Arc<Backplane>,
+    pub(super) context: Arc<ServerContext>,
     pub(super) center: Arc<Center>,
     pub(super) directory: Arc<Directory>,
     pub(super) doors: Doors,
@@ -144,19 +144,19 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         adaptors,
     };
     let started = start_shards(config, count, table, capacity, basis, prior, opened);
-    let started = started.and_then(|(backplane, shards, ((session_keeper, spool), owners))| {
-        let center = logins.follow_changes(&backplane, owners)?;
+    let started = started.and_then(|(context, shards, ((session_keeper, spool), owners))| {
+        let center = logins.follow_changes(&context, owners)?;
         let keepers = Keepers {
-            retained: retained::start(&backplane)?,
+            retained: retained::start(&context)?,
             sessions: session_keeper,
             spool,
         };
-        Ok((backplane, shards, keepers, center))
+        Ok((context, shards, keepers, center))
     });
-    let (backplane, shards, keepers, center) =
+    let (context, shards, keepers, center) =
         started.map_err(|error| ServerError::system("starting the shards", error))?;
     Ok(Started {
-        backplane,
+        context,
         center,
         directory,
         doors,
@@ -266,7 +266,7 @@ fn connect(
     basis: Basis<'_>,
     journals: Option<Journals>,
     access: Access,
-) -> Arc<Backplane> {
+) -> Arc<ServerContext> {
     let Basis {
         journal,
         retained,
@@ -281,7 +281,7 @@ fn connect(
     // At most `SHARDS_MAX`.
     let shard_count = u8::try_from(shards.len()).unwrap_or(u8::MAX);
     let now = Now::at(retained.clock.now());
-    let backplane = Arc::new(Backplane {
+    let context = Arc::new(ServerContext {
         adaptors,
         bans: Bans::open(journal.data_dir(), &authenticator, now),
         visitors: Visitors::new(access.errands),
@@ -305,8 +305,8 @@ fn connect(
         // No shard has this number.
         tickets: Mutex::new(Tickets::of(u8::MAX)),
     });
-    backplane.adaptors.serve(&backplane);
-    backplane
+    context.adaptors.serve(&context);
+    context
 }
 
 fn start_shards(
@@ -317,7 +317,7 @@ fn start_shards(
     basis: Basis<'_>,
     prior: Option<Prior>,
     opened: Vec<Opened>,
-) -> io::Result<(Arc<Backplane>, Shards, Inherited)> {
+) -> io::Result<(Arc<ServerContext>, Shards, Inherited)> {
     let made = Made::new(count)?;
     let common = made.common();
     let Made {
@@ -335,9 +335,9 @@ fn start_shards(
         errands,
     };
     let (center, journals) = (basis.center, prior.as_ref().map(Prior::journals));
-    let backplane = connect(config, basis, journals, access);
+    let context = connect(config, basis, journals, access);
     let queues = Queues::of(config, center)?;
-    let dealt = prior.map(|prior| prior.deal(queues, center, &backplane));
+    let dealt = prior.map(|prior| prior.deal(queues, center, &context));
     let dealt = dealt.transpose()?.unwrap_or_default();
     let mut heritages = dealt.heritages.into_iter();
     let interest = Arc::new(InterestTable::new());
@@ -357,9 +357,9 @@ fn start_shards(
             inbox,
             mesh,
             listeners: listeners.next().unwrap_or_default(),
-            shared: shared(config, &backplane, &interest, &persistent_sessions),
+            shared: shared(config, &context, &interest, &persistent_sessions),
             policy: Arc::clone(&policy),
-            backplane: Arc::clone(&backplane),
+            context: Arc::clone(&context),
         };
         let own = equipment.descriptors();
         moved.extend(&own);
@@ -372,31 +372,27 @@ fn start_shards(
         // Every shard has its own copies now; these would keep closed listeners open.
         fdtable::close_moved(&moved);
     }
-    Ok((
-        backplane,
-        shards,
-        ((dealt.keeper, dealt.spool), dealt.owners),
-    ))
+    Ok((context, shards, ((dealt.keeper, dealt.spool), dealt.owners)))
 }
 
 /// What the hub of a shard shares with the others.
 fn shared(
     config: &Config,
-    backplane: &Backplane,
+    context: &ServerContext,
     interest: &Arc<InterestTable>,
     persistent_sessions: &Arc<AtomicU64>,
 ) -> Shared {
-    let writes = backplane.journals.is_some();
+    let writes = context.journals.is_some();
     Shared {
-        sessions_zero_ms: writes.then(|| sessions::zero_ms(backplane.clock)),
+        sessions_zero_ms: writes.then(|| sessions::zero_ms(context.clock)),
         keeps_wills: config.sessions.keep_wills,
         interest: Arc::clone(interest),
-        retained: backplane.retained.clone(),
+        retained: context.retained.clone(),
         persistent_sessions: Arc::clone(persistent_sessions),
         random: Arc::new(random_bits),
-        ledger: Arc::clone(&backplane.ledger),
-        callees: Some(backplane.call_queue.clone()),
-        adaptors: backplane.adaptors.if_any(),
+        ledger: Arc::clone(&context.ledger),
+        callees: Some(context.call_queue.clone()),
+        adaptors: context.adaptors.if_any(),
     }
 }
 

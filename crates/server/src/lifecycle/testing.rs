@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use super::doors::Doors;
 use super::start::{self, Keepers, Shards, Started};
-use crate::backplane::Backplane;
 use crate::config::{Config, Sources};
+use crate::context::ServerContext;
 use crate::data_dir::DataDir;
 use crate::fdtable::Table;
 use crate::listener::Port;
@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A server whose shards serve.
 pub(crate) struct Running {
-    backplane: Arc<Backplane>,
+    context: Arc<ServerContext>,
     directory: Arc<Directory>,
     doors: Doors,
     shards: Shards,
@@ -43,7 +43,7 @@ impl Running {
         let folder = tempfile::tempdir().unwrap();
         let data_dir = DataDir::open(folder.path()).unwrap();
         let Started {
-            backplane,
+            context,
             directory,
             doors,
             shards,
@@ -51,7 +51,7 @@ impl Running {
             ..
         } = start::start(&config.unwrap(), &data_dir).unwrap();
         Self {
-            backplane,
+            context,
             directory,
             doors,
             shards,
@@ -64,8 +64,8 @@ impl Running {
         &self.directory
     }
 
-    pub(crate) fn backplane(&self) -> &Arc<Backplane> {
-        &self.backplane
+    pub(crate) fn context(&self) -> &Arc<ServerContext> {
+        &self.context
     }
 
     pub(crate) fn table(&self) -> Table {
@@ -78,9 +78,9 @@ impl Running {
 
     /// Stops it as the supervisor would.
     pub(crate) fn stop(self) {
-        let deadline = self.backplane.clock.now().after(DEADLINE);
-        for shard in 0..self.backplane.shards.len() {
-            self.backplane.post(shard, Letter::Stop(deadline));
+        let deadline = self.context.clock.now().after(DEADLINE);
+        for shard in 0..self.context.shards.len() {
+            self.context.post(shard, Letter::Stop(deadline));
         }
         assert!(
             self.shards.join(Instant::now() + DEADLINE),

@@ -14,7 +14,7 @@ use stentor_spool::{Lane, Owner, Place, Reply, SpoolEvent, UNIT, Watcher};
 use tracing::{info, warn};
 
 use super::wake;
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 
 /// Bytes of a shard that are on their way to the disk at most. What is more waits in the hub.
 const UNDER_WAY_MAX: usize = 16 << 20;
@@ -176,11 +176,11 @@ const fn chunk_place(place: Place) -> ChunkPlace {
 }
 
 /// Passes on what the spool says.
-pub(crate) struct SpoolMessenger(Weak<Backplane>);
+pub(crate) struct SpoolMessenger(Weak<ServerContext>);
 
 impl SpoolMessenger {
-    pub(crate) fn new(backplane: &Arc<Backplane>) -> Self {
-        Self(Arc::downgrade(backplane))
+    pub(crate) fn new(context: &Arc<ServerContext>) -> Self {
+        Self(Arc::downgrade(context))
     }
 }
 
@@ -199,8 +199,8 @@ impl Watcher for SpoolMessenger {
             ),
             SpoolEvent::Recovered => info!("backlogs of sessions go to the disk again"),
             SpoolEvent::Unreadable { file, error } => {
-                if let Some(backplane) = self.0.upgrade()
-                    && let Some(journals) = &backplane.journals
+                if let Some(context) = self.0.upgrade()
+                    && let Some(journals) = &context.journals
                 {
                     journals.unreadable.fetch_add(1, Ordering::Relaxed);
                 }

@@ -204,7 +204,7 @@ impl Shard {
     fn keep(&mut self, messages: Vec<Received>) -> Vec<Result<Kept, NotKept>> {
         let mut outcomes = Vec::with_capacity(messages.len());
         for (message, received_ms) in messages {
-            let store = &self.backplane.retained;
+            let store = &self.context.retained;
             let history = self.policy.hub.history(message.topic());
             let put = |message: &_| store.restore(message, received_ms, history);
             outcomes.push(self.hub.operate().keep_by(self.now, message, put));

@@ -9,7 +9,7 @@
 //! Nobody waits for a shard that waits: whoever has no room opens its own letters all the same.
 
 use super::Shard;
-use crate::backplane::Way;
+use crate::context::Way;
 
 /// What one of many shards may add to a lane that is not full, in visits: some letters.
 const PART_MIN: u32 = 256;
@@ -17,7 +17,7 @@ const PART_MIN: u32 = 256;
 impl Shard {
     /// A turn begins: the others may give this shard work again, and it sees how much they take.
     pub(super) fn share_lanes(&mut self) {
-        if self.backplane.shards[self.id].lane.begin_turn() {
+        if self.context.shards[self.id].lane.begin_turn() {
             for other in self.others() {
                 other.lane.ring();
             }
@@ -42,7 +42,7 @@ impl Shard {
     }
 
     fn others(&self) -> impl Iterator<Item = &Way> {
-        let all = self.backplane.shards.iter().enumerate();
+        let all = self.context.shards.iter().enumerate();
         let others = all.filter(|(shard, _)| *shard != self.id);
         others.map(|(_, way)| way)
     }

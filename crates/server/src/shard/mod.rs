@@ -73,8 +73,8 @@ use stentor_hub::{
 use stentor_session::{Batch, Tick, Wheel};
 use stentor_topic::Slots;
 
-use crate::backplane::Backplane;
 use crate::call::Reply;
+use crate::context::ServerContext;
 use crate::inbox::{Arrivals, Inbox, Outbox, Tickets};
 use crate::listener::Port;
 use crate::mesh::{Bell, Mesh};
@@ -121,7 +121,7 @@ pub(crate) struct Equipment {
     /// What its hub shares with those of other shards; the hub itself never leaves its thread.
     pub(crate) shared: Shared,
     pub(crate) policy: Arc<Policy>,
-    pub(crate) backplane: Arc<Backplane>,
+    pub(crate) context: Arc<ServerContext>,
     /// None if nothing is written down of sessions.
     pub(crate) heritage: Option<Heritage>,
 }
@@ -129,7 +129,7 @@ pub(crate) struct Equipment {
 /// See the module.
 pub(crate) struct Shard {
     id: usize,
-    backplane: Arc<Backplane>,
+    context: Arc<ServerContext>,
     policy: Arc<Policy>,
     poller: Poller,
     bell: Arc<Bell>,
@@ -255,16 +255,16 @@ struct Figures {
     latency: Histogram,
 }
 
-fn hub(number: u8, shared: Shared, policy: &Policy, backplane: &Backplane) -> Hub {
-    let (shards, hasher) = (backplane.shard_count(), backplane.hasher.clone());
+fn hub(number: u8, shared: Shared, policy: &Policy, context: &ServerContext) -> Hub {
+    let (shards, hasher) = (context.shard_count(), context.hasher.clone());
     let settings = Arc::clone(&policy.hub);
     let mut hub = Hub::new(ShardId(number), shards, hasher, shared, settings);
     hub.turn_mut().count_beside(Beside::Slice(ADVANCE_VISITS));
     hub
 }
 
-fn outbox(backplane: &Backplane) -> Outbox {
-    let slots = backplane.shards.iter().map(|way| way.slot.clone());
+fn outbox(context: &ServerContext) -> Outbox {
+    let slots = context.shards.iter().map(|way| way.slot.clone());
     Outbox::new(slots.collect())
 }
 
@@ -294,7 +294,7 @@ impl Shard {
             listeners,
             shared,
             policy,
-            backplane,
+            context,
             heritage,
         } = equipment;
         let (recorder, prior, doors) = inherit(heritage);
@@ -303,7 +303,7 @@ impl Shard {
             arrivals: watch_own(&poll, &bell, inbox)?,
             poller: Poller::new(poll, ALARM)?,
             bell,
-            hub: hub(number_of(id), shared, &policy, &backplane),
+            hub: hub(number_of(id), shared, &policy, &context),
             recorder,
             unwritten: Unwritten::default(),
             unsent: Default::default(),
@@ -315,15 +315,15 @@ impl Shard {
             listeners: Slab::new(),
             accepting: Vec::new(),
             patience: Patience::None,
-            outbox: outbox(&backplane),
+            outbox: outbox(&context),
             tickets: Tickets::of(number_of(id)),
-            timers: Wheel::new(backplane.clock.now()),
+            timers: Wheel::new(context.clock.now()),
             due: VecDeque::new(),
             exchanges: HashMap::new(),
             askers: HashMap::new(),
             readable: Rows::default(),
             strangers: Strangers::default(),
-            stalled: vec![Vec::new(); backplane.shards.len()],
+            stalled: vec![Vec::new(); context.shards.len()],
             awaiting_room: Vec::new(),
             resumed: Vec::new(),
             pending: Vec::new(),
@@ -337,7 +337,7 @@ impl Shard {
             opening: Opening::Idle,
             scratch: Scratch::new(),
             batch: Batch::new(),
-            now: backplane.clock.now(),
+            now: context.clock.now(),
             stage: Stage::Serving,
             spare: None,
             napped: Nap::Due,
@@ -350,7 +350,7 @@ impl Shard {
             errands: errands::Desk::default(),
             replies: VecDeque::new(),
             policy,
-            backplane,
+            context,
         }
         .begin(listeners, prior)
     }
@@ -396,7 +396,7 @@ impl Shard {
 
     fn turn(&mut self, events: &mut Events) {
         self.wait(events);
-        self.now = self.backplane.clock.now();
+        self.now = self.context.clock.now();
         self.figures.turns += 1;
         self.begin_turn();
         self.share_lanes();
@@ -446,20 +446,20 @@ impl Shard {
     fn keep_accounts(&mut self) {
         let shard = ShardId(number_of(self.id));
         let unwritten = self.unwritten_bytes();
-        let ledger = &self.backplane.ledger;
+        let ledger = &self.context.ledger;
         ledger.write(shard, Holding::Draining, self.figures.draining);
         ledger.write(shard, Holding::Connections, self.figures.links);
         let untold = self.hub.turn().untold_bytes();
         ledger.write(shard, Holding::Mesh, self.mesh.overflowed_bytes() + untold);
         ledger.write(shard, Holding::Journal, unwritten);
         if ledger.has_grown(shard) {
-            self.backplane.alarm.ring();
+            self.context.alarm.ring();
         }
     }
 
     fn open_letters(&mut self) {
         let mut letters = std::mem::take(&mut self.letters);
-        self.backplane.shards[self.id].lane.take(&mut letters);
+        self.context.shards[self.id].lane.take(&mut letters);
         let was_idle = matches!(self.opening, Opening::Idle);
         if was_idle {
             self.opening = Opening::Busy;
@@ -508,7 +508,7 @@ impl Shard {
     /// Takes what other shards have sent, as far as the turn has time. Returns whether that was all
     /// that they had sent when the round began.
     fn drain_mesh(&mut self) -> bool {
-        let (hub, now, clock) = (&mut self.hub, self.now, &self.backplane.clock);
+        let (hub, now, clock) = (&mut self.hub, self.now, &self.context.clock);
         if self.mesh.begin_round() {
             hub.begin_drain();
             self.doors.drain_begins();
@@ -579,7 +579,7 @@ impl Shard {
         for (to, item) in effects.lanes.extract_if(.., goes) {
             match syncs && item.is_outcome() {
                 true => self.unwritten.hold_outcome((to, item)),
-                false => self.backplane.post_item(to, item),
+                false => self.context.post_item(to, item),
             }
         }
         self.resumed
@@ -697,12 +697,12 @@ impl Shard {
 
     /// Goes on with what earlier turns have left, for as long as this one has time.
     fn advance_on(&mut self) {
-        let now = self.backplane.clock.now();
+        let now = self.context.clock.now();
         let mut part = Part::short(&self.hub, self.now, now, ADVANCE_TIME).of_long_steps();
         let mut before = None;
         while self.goes_on()
             && before.replace(self.hub.turn().visits()) != Some(self.hub.turn().visits())
-            && !part.is_over(&self.hub, &self.backplane.clock)
+            && !part.is_over(&self.hub, &self.context.clock)
         {
             self.hub.advance(self.now);
             self.forward();
@@ -723,7 +723,7 @@ impl Shard {
             return None;
         }
         self.weigh(index);
-        self.backplane.shards[self.id]
+        self.context.shards[self.id]
             .load
             .fetch_add(1, Ordering::Relaxed);
         Some(index)

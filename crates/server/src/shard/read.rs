@@ -97,7 +97,7 @@ impl Shard {
             } else {
                 self.read_unless_waiting(index, part);
             }
-            if part.is_over(&self.hub, &self.backplane.clock) {
+            if part.is_over(&self.hub, &self.context.clock) {
                 return (place + 1, true);
             }
         }
@@ -143,7 +143,7 @@ impl Shard {
 
     /// A part of this turn that begins now.
     pub(super) fn begin_part(&self, time: Duration) -> Part {
-        let now = self.backplane.clock.now();
+        let now = self.context.clock.now();
         Part::begin(&self.hub, self.now, now, time)
     }
 
@@ -162,12 +162,12 @@ impl Shard {
         if self.strangers.line.is_empty() || self.is_overladen() {
             return;
         }
-        let until = self.backplane.clock.now().after(self.handshake_time());
+        let until = self.context.clock.now().after(self.handshake_time());
         while let Some(key) = self.strangers.line.pop() {
             if self.link_named(key).is_some() {
                 self.read(key.index);
             }
-            if self.backplane.clock.now() >= until {
+            if self.context.clock.now() >= until {
                 break;
             }
         }
@@ -301,12 +301,12 @@ impl Shard {
     /// clock says what they take, and that is returned.
     fn take_timed(&mut self, index: u32, len: usize) -> Duration {
         let serial = self.links.get(index).map(|link| link.serial);
-        let began = self.backplane.clock.now();
+        let began = self.context.clock.now();
         self.take_in_order(index, len);
         let link = self.links.get(index);
         let link = link.filter(|link| Some(link.serial) == serial);
         let key = link.and_then(Link::session);
-        let took = self.backplane.clock.now().since(began);
+        let took = self.context.clock.now().since(began);
         self.hub.turn_mut().count_beside(Beside::Layers(key, took));
         took
     }

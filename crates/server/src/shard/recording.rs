@@ -136,7 +136,7 @@ impl Shard {
             self.read_held();
         }
         for (to, item) in outcomes {
-            self.backplane.post_item(to, item);
+            self.context.post_item(to, item);
         }
         if goes_on || has_mesh {
             self.forward();
@@ -184,7 +184,7 @@ impl Shard {
             {
                 *outcome = NotKept::Sessions.outcome();
             }
-            self.backplane.post_item(to, item);
+            self.context.post_item(to, item);
         }
         self.forward();
     }

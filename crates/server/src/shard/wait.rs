@@ -38,7 +38,7 @@ impl Shard {
     }
 
     pub(super) fn lane_is_pending(&self) -> bool {
-        self.backplane.shards[self.id].lane.is_pending()
+        self.context.shards[self.id].lane.is_pending()
     }
 
     /// How long the poll may wait; `None` for ever.

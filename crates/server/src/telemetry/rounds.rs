@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::shard::{Inquiry, Letter};
 
 /// The last answer of each shard. A shard that has not answered is not asked once more, so one that
@@ -24,13 +24,13 @@ struct Seat<T> {
 
 impl<T> Rounds<T> {
     /// Nobody has been asked yet.
-    pub(crate) fn new(backplane: &Backplane) -> Self {
+    pub(crate) fn new(context: &ServerContext) -> Self {
         let seat = |_| Seat {
             asked: None,
             last: None,
         };
         Self {
-            seats: backplane.shards.iter().map(seat).collect(),
+            seats: context.shards.iter().map(seat).collect(),
             begun: Instant::now(),
         }
     }
@@ -39,7 +39,7 @@ impl<T> Rounds<T> {
     /// `patience` in all.
     pub(crate) fn ask(
         &mut self,
-        backplane: &Backplane,
+        context: &ServerContext,
         question: impl Fn(Sender<T>) -> Inquiry,
         fresh: Duration,
         patience: Duration,
@@ -49,7 +49,7 @@ impl<T> Rounds<T> {
             let is_fresh = |(came, _): &(Instant, T)| now.duration_since(*came) < fresh;
             if seat.asked.is_none() && !seat.last.as_ref().is_some_and(is_fresh) {
                 let (sender, answer) = channel();
-                backplane.post(shard, Letter::Inquiry(question(sender)));
+                context.post(shard, Letter::Inquiry(question(sender)));
                 seat.asked = Some((now, answer));
             }
         }
@@ -94,10 +94,10 @@ mod tests {
     #[test]
     fn a_late_shard_is_asked_once_and_its_last_answer_stays() {
         let server = Running::start(&[("shards", "2")]);
-        let backplane = server.backplane();
-        let mut rounds = Rounds::new(backplane);
+        let context = server.context();
+        let mut rounds = Rounds::new(context);
         let patience = Duration::from_secs(20);
-        rounds.ask(backplane, Inquiry::Pulse, Duration::ZERO, patience);
+        rounds.ask(context, Inquiry::Pulse, Duration::ZERO, patience);
         assert!(rounds.last().all(|(answer, _)| answer.is_some()));
         assert_eq!(rounds.late(Duration::ZERO).count(), 0);
         // A question that nobody answers: its sender stays here.
@@ -107,7 +107,7 @@ mod tests {
                 kept.borrow_mut().push(sender);
                 Inquiry::Pulse(channel().0)
             };
-            rounds.ask(backplane, question, Duration::ZERO, Duration::ZERO);
+            rounds.ask(context, question, Duration::ZERO, Duration::ZERO);
         }
         assert_eq!(kept.borrow().len(), 2, "each shard is asked once");
         assert_eq!(rounds.late(Duration::ZERO).count(), 2);
@@ -116,7 +116,7 @@ mod tests {
         for sender in kept.take() {
             sender.send(()).unwrap();
         }
-        rounds.ask(backplane, |_| unreachable!(), Duration::MAX, patience);
+        rounds.ask(context, |_| unreachable!(), Duration::MAX, patience);
         assert_eq!(rounds.late(Duration::ZERO).count(), 0);
         server.stop();
     }

@@ -29,7 +29,7 @@ use crate::trace::Traces;
 use crate::warden::Alarm;
 
 /// Made once at the start, before the shards leave the main thread's descriptor table.
-pub(crate) struct Backplane {
+pub(crate) struct ServerContext {
     /// The clock that every `Tick` comes from.
     pub(crate) clock: Clock,
     /// The hash that decides homes and interest.
@@ -100,7 +100,7 @@ pub(crate) struct Way {
     pub(crate) load: AtomicUsize,
 }
 
-impl Backplane {
+impl ServerContext {
     /// How many shards there are.
     pub(crate) fn shard_count(&self) -> u8 {
         // At most `SHARDS_MAX`.
