@@ -24,7 +24,7 @@ use crate::error::ServerError;
 use crate::lifecycle::retained_dir;
 use crate::priority;
 use crate::sessions::Owners;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
 /// Where zones keep their numbers.
 pub(crate) const ZONES: &str = "zones";
@@ -184,7 +184,7 @@ fn follow(grants: &Arc<RoleGrants>, context: &Weak<ServerContext>, incoming: &Re
             context.visitors.renew(&renewals);
             for shard in 0..context.shards.len() {
                 let renewal = ControlItem::Renew(Arc::clone(&renewals) as _);
-                context.post(shard, Letter::Hub(renewal));
+                context.post(shard, ShardCommand::Hub(renewal));
             }
         }
         then.into_iter().for_each(|act| act());

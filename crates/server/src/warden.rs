@@ -11,7 +11,7 @@ use crate::config::MemoryLimit;
 use crate::context::ServerContext;
 use crate::give_back;
 use crate::memory;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
 pub(crate) use self::alarm::Alarm;
 use self::pins::{Pins, Size};
@@ -127,9 +127,12 @@ fn look(context: &ServerContext, before: &mut Before) {
         );
     }
     for shard in 0..context.shards.len() {
-        context.post(shard, Letter::Hub(ControlItem::Relieve { bytes: excess }));
+        context.post(
+            shard,
+            ShardCommand::Hub(ControlItem::Relieve { bytes: excess }),
+        );
         if unpins {
-            context.post(shard, Letter::Hub(ControlItem::Unpin));
+            context.post(shard, ShardCommand::Hub(ControlItem::Unpin));
         }
     }
 }

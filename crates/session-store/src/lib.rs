@@ -4,8 +4,8 @@
 //! a [`Writer`] for each shard, and the [`Keeper`], whose thread does all that waits for the disk.
 //!
 //! ```text
-//! open      a folder, and what lies there        lanes     between shards and the keeper
-//! writer    a shard's side                       keeper    the thread
+//! open      a folder, and what lies there     channels  between shards and the keeper
+//! writer    a shard's side                    keeper    the thread
 //! add       sessions for a stopped server
 //! ```
 //!
@@ -21,8 +21,8 @@
 #![forbid(unsafe_code)]
 
 mod add;
+mod channels;
 mod keeper;
-mod lanes;
 mod open;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use stentor_topic::Zone;
 use super::Shared;
 use crate::call::answer_json;
 use crate::context::ServerContext;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
 /// How long a procedure may take that an adaptor calls.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -98,7 +98,7 @@ impl Host for Hands {
         let home = zone.get() % u32::from(context.shard_count());
         context.post(
             home as usize,
-            Letter::Hub(ServiceCommand::Act(Arc::new(act)).into()),
+            ShardCommand::Hub(ServiceCommand::Act(Arc::new(act)).into()),
         );
     }
 }

@@ -3,7 +3,7 @@
 //! A [`Plane`] knows which adaptors a zone has ([`roster`]), in the order in which they are asked:
 //! those of the server, of the zone, of the room. Each sees what those before it have made of a
 //! request; the first that denies decides. Shards ask and go on; the verdict comes back through the
-//! control lane. A [`Doorkeeper`] asks them about logins before the Auth Center.
+//! control queue. A [`Doorkeeper`] asks them about logins before the Auth Center.
 
 mod door;
 mod hands;
@@ -33,7 +33,7 @@ use stentor_topic::Zone;
 use crate::config::{self, Config};
 use crate::context::ServerContext;
 use crate::error::ServerError;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
 pub(crate) use door::Doorkeeper;
 use hands::Hands;
@@ -300,7 +300,10 @@ impl Shared {
                 number: question.number,
                 verdict: Arc::new(verdict),
             };
-            context.post(usize::from(question.shard.0), Letter::Hub(item.into()));
+            context.post(
+                usize::from(question.shard.0),
+                ShardCommand::Hub(item.into()),
+            );
         }
     }
 

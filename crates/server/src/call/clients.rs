@@ -12,7 +12,7 @@ use stentor_hub::{Ask, Served, ServiceCommand};
 use stentor_procedure::{Clients, Request, Unserved};
 
 use crate::context::ServerContext;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
 /// What clients are asked and have not answered. No more wait than procedures have threads.
 #[derive(Debug, Default)]
@@ -92,7 +92,7 @@ impl Clients for Switchboard {
         let mut answer = Err(Unserved::Nobody);
         for shard in (first..shards).chain(0..first) {
             let item = ServiceCommand::Ask(Arc::clone(&ask));
-            context.post(shard, Letter::Hub(item.into()));
+            context.post(shard, ShardCommand::Hub(item.into()));
             answer = heard.recv_timeout(left()).unwrap_or(Err(Unserved::Late));
             if answer != Err(Unserved::Nobody) {
                 break;

@@ -20,7 +20,7 @@ use stentor_zone::{Reach, Response};
 
 use crate::context::ServerContext;
 use crate::retained::Asked;
-use crate::shard::{Inquiry, Letter};
+use crate::shard::{Inquiry, ShardCommand};
 use crate::telemetry::collect::ask_one;
 
 /// Recipients that a shard sends to in one turn. The rest follows when these are done, so a long
@@ -236,7 +236,7 @@ impl OwnOutlet {
             },
         };
         let item = ServiceCommand::Broadcast(Arc::new(broadcast));
-        context.post(self.shard, Letter::Hub(item.into()));
+        context.post(self.shard, ShardCommand::Hub(item.into()));
         let mut sent = vec![None; recipients.len()];
         while sent.iter().any(Option::is_none) {
             let left = end.saturating_duration_since(Instant::now());

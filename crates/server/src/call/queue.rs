@@ -20,7 +20,7 @@ use super::answers::Answers;
 use super::clients::Requests;
 use super::outlets::{Broadcasts, Outlets};
 use crate::context::ServerContext;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
 /// Calls of all shards that may wait to be handed over. Procedures have queues of their own, so
 /// these wait only while the thread is busy with what is built in.
@@ -227,7 +227,7 @@ pub(super) fn run(context: &Arc<ServerContext>, registry: &Registry) {
             if to.is_somewhere() {
                 let (shard, budget) = (usize::from(to.shard.0), context.ledger.budget());
                 let reply = context.call_queue.answers.send(to, &answer, budget);
-                context.post(shard, Letter::Answer(reply));
+                context.post(shard, ShardCommand::Answer(reply));
             }
             // After it was posted: what the shard gets next may be to stop.
             context.call_queue.answered();

@@ -10,7 +10,7 @@ use stentor_topic::Zone;
 use super::protocol::{Answer, Failure};
 use crate::context::ServerContext;
 use crate::retained::{Entry, RetainedAdmin, ZoneNames, not_noted};
-use crate::shard::{Inquiry, Letter};
+use crate::shard::{Inquiry, ShardCommand};
 use crate::telemetry::collect::ANSWER_TIME;
 
 /// Answers a request whose verb begins with `retained.`.
@@ -102,7 +102,10 @@ fn keep(context: &ServerContext, entries: Vec<Entry>) -> Vec<Result<(), NotKept>
                 .into_iter()
                 .unzip::<_, _, Vec<_>, Vec<_>>();
             let (answer, answers) = channel();
-            context.post(shard, Letter::Inquiry(Inquiry::Keep { messages, answer }));
+            context.post(
+                shard,
+                ShardCommand::Inquiry(Inquiry::Keep { messages, answer }),
+            );
             waiting.push((places, answers));
         }
     }

@@ -12,7 +12,7 @@ use stentor_topic::validate_filter;
 use super::protocol::{Failure, network, wait};
 use super::zones;
 use crate::context::ServerContext;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 use crate::telemetry::shown;
 use crate::trace::{LINES_MAX, Origin, Rule, TRACES_MAX, Trace};
 
@@ -168,6 +168,6 @@ fn ended() -> Failure {
 fn tell_shards(context: &ServerContext) {
     let running = context.traces.running(context.clock.now());
     for shard in 0..context.shards.len() {
-        context.post(shard, Letter::Traces(running.clone()));
+        context.post(shard, ShardCommand::Traces(running.clone()));
     }
 }

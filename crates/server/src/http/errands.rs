@@ -1,6 +1,6 @@
 //! Messages that are published by HTTP, on their way to the shards and back.
 //!
-//! The thread that speaks HTTP begins them. Those that came together go to a shard in one letter,
+//! The thread that speaks HTTP begins them. Those that came together go to a shard in one command,
 //! and their outcomes come back together. A shard knows a request by its number alone: to wake that
 //! thread takes a descriptor, and a number of one means something else in the table of a shard. The
 //! bell is one that all tables have.

@@ -38,7 +38,7 @@ use crate::error::ServerError;
 use crate::listener::name_source;
 use crate::peer::Peer;
 use crate::priority;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 use crate::telemetry::{ByHttp, Metrics};
 use bearers::Bearers;
 pub(crate) use errands::{Done, Errand, Errands};
@@ -138,7 +138,7 @@ impl Office for HttpBackend {
 
     fn go_on(&self) {
         let context = self.clerk.context();
-        let post = |shard, errands| context.post(shard, Letter::Publish(errands));
+        let post = |shard, errands| context.post(shard, ShardCommand::Publish(errands));
         context.visitors.errands.send(post);
     }
 

@@ -38,7 +38,7 @@ use crate::error::ServerError;
 use crate::exit::ServerExit;
 use crate::http;
 use crate::log::Logger;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 use crate::telemetry::{FigureKeeper, Metrics, sys};
 use crate::warden;
 pub use check::{check, hints};
@@ -416,7 +416,7 @@ impl Supervisor {
         self.figures.end();
         let deadline: Tick = self.context.clock.now().after(time);
         for shard in 0..self.context.shards.len() {
-            self.context.post(shard, Letter::Stop(deadline));
+            self.context.post(shard, ShardCommand::Stop(deadline));
         }
         let in_time = shards.join(Instant::now() + time + END_TIME);
         if !in_time {

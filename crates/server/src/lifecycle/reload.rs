@@ -25,7 +25,7 @@ use crate::http::{self, HttpTls};
 use crate::listener::{Access, Opened, Port, Rules};
 use crate::log::Logger;
 use crate::logins;
-use crate::shard::{Incoming, Letter, Policy};
+use crate::shard::{Incoming, Policy, ShardCommand};
 use crate::transport::Certificate;
 use crate::zones;
 
@@ -321,8 +321,8 @@ impl Reloader {
         context.topic_bounds.set(&new.limits);
         let policy = Arc::new(Policy::of(new, zones, context.shard_count()));
         for shard in 0..context.shards.len() {
-            context.post(shard, Letter::Configure(Arc::clone(&policy)));
-            context.post(shard, Letter::Adaptors(context.adaptors.if_any()));
+            context.post(shard, ShardCommand::Configure(Arc::clone(&policy)));
+            context.post(shard, ShardCommand::Adaptors(context.adaptors.if_any()));
         }
         self.close(prepared.closed, context);
         for (door, opened) in prepared.opened {
@@ -347,7 +347,7 @@ impl Reloader {
             door.remove_file();
             for port in door.ports {
                 for shard in 0..context.shards.len() {
-                    context.post(shard, Letter::Unlisten(Arc::clone(&port)));
+                    context.post(shard, ShardCommand::Unlisten(Arc::clone(&port)));
                 }
                 info!("closed {}", port.url);
             }

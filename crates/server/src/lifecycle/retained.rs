@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::config::{Config, SyncLevel};
 use crate::context::ServerContext;
 use crate::error::ServerError;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
 /// The store's folder in the data folder.
 const FOLDER: &str = "retained";
@@ -149,7 +149,7 @@ impl Watcher for Messenger {
         for shard in 0..context.shards.len() {
             let outcome = outcome.clone();
             let item = ShardItem::Resolved { ticket, outcome };
-            context.post(shard, Letter::Hub(item.into()));
+            context.post(shard, ShardCommand::Hub(item.into()));
         }
     }
 

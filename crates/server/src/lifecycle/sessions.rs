@@ -294,7 +294,7 @@ impl Prior {
             let gate = Arc::clone(&gate);
             Heritage {
                 writer,
-                spooling: Spooling::new(spool.lane(shard)),
+                spooling: Spooling::new(spool.handle(shard)),
                 syncs_first: self.sync == Sync::Always,
                 prior,
                 gate,

@@ -39,7 +39,7 @@ use crate::http::{Errands, Visitors};
 use crate::inbox::{self, Inbox, Tickets};
 use crate::listener::Opened;
 use crate::logins;
-use crate::mesh::{self, Bell, Lane};
+use crate::mesh::{self, ControlQueue, Waker};
 use crate::queues::Queues;
 use crate::retained::TopicBounds;
 use crate::sessions::{Journals, Owners};
@@ -193,7 +193,7 @@ fn capacity(limit: u64, table: Table, shards: u8, listeners: usize) -> Capacity 
 /// What the main thread makes for each shard before any of them leaves its table.
 struct Made {
     polls: Vec<Poll>,
-    bells: Vec<Arc<Bell>>,
+    wakers: Vec<Arc<Waker>>,
     inboxes: Vec<Inbox>,
     slots: Vec<inbox::Slot>,
     errands: Errands,
@@ -203,14 +203,14 @@ impl Made {
     fn new(count: u8) -> io::Result<Self> {
         let mut made = Self {
             polls: Vec::new(),
-            bells: Vec::new(),
+            wakers: Vec::new(),
             inboxes: Vec::new(),
             slots: Vec::new(),
             errands: Errands::new()?,
         };
         for _ in 0..count {
             made.polls.push(Poll::new()?);
-            made.bells.push(Arc::new(Bell::new()?));
+            made.wakers.push(Arc::new(Waker::new()?));
             let (slot, inbox) = inbox::open()?;
             made.slots.push(slot);
             made.inboxes.push(inbox);
@@ -220,10 +220,10 @@ impl Made {
 
     /// What every shard keeps in its table.
     fn common(&self) -> Vec<RawFd> {
-        let bells = self.bells.iter().map(|bell| bell.as_raw_fd());
+        let wakers = self.wakers.iter().map(|waker| waker.as_raw_fd());
         let slots = self.slots.iter().map(AsRawFd::as_raw_fd);
         let errands = self.errands.as_raw_fd();
-        bells.chain(slots).chain([errands]).collect()
+        wakers.chain(slots).chain([errands]).collect()
     }
 }
 
@@ -251,13 +251,13 @@ struct Access {
 }
 
 /// The ways into the shards.
-fn ways(bells: &[Arc<Bell>], slots: Vec<inbox::Slot>) -> Vec<Way> {
-    let way = |(bell, slot)| Way {
-        lane: Lane::new(Arc::clone(bell)),
+fn ways(wakers: &[Arc<Waker>], slots: Vec<inbox::Slot>) -> Vec<Way> {
+    let way = |(waker, slot)| Way {
+        control_queue: ControlQueue::new(Arc::clone(waker)),
         slot,
         load: AtomicUsize::new(0),
     };
-    bells.iter().zip(slots).map(way).collect()
+    wakers.iter().zip(slots).map(way).collect()
 }
 
 /// What joins the shards with each other and with the rest of the server.
@@ -322,14 +322,14 @@ fn start_shards(
     let common = made.common();
     let Made {
         polls,
-        bells,
+        wakers,
         inboxes,
         slots,
         errands,
     } = made;
-    let meshes = mesh::build(&bells, mesh::RING_ITEMS);
+    let meshes = mesh::build(&wakers, mesh::RING_ITEMS);
     let access = Access {
-        ways: ways(&bells, slots),
+        ways: ways(&wakers, slots),
         capacity,
         rings: mesh::Gauges::of(&meshes),
         errands,
@@ -347,13 +347,13 @@ fn start_shards(
     let (confirm, confirmed) = channel();
     let mut moved = Vec::new();
     let persistent_sessions = Arc::default();
-    let parts = polls.into_iter().zip(bells).zip(inboxes).zip(meshes);
-    for (id, (((poll, bell), inbox), mesh)) in parts.enumerate() {
+    let parts = polls.into_iter().zip(wakers).zip(inboxes).zip(meshes);
+    for (id, (((poll, waker), inbox), mesh)) in parts.enumerate() {
         let equipment = Equipment {
             id,
             heritage: heritages.next(),
             poll,
-            bell,
+            waker,
             inbox,
             mesh,
             listeners: listeners.next().unwrap_or_default(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 
 use crate::context::ServerContext;
-use crate::shard::{Inquiry, Letter};
+use crate::shard::{Inquiry, ShardCommand};
 
 /// The service manager's side of the server.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Systemd {
         };
         let (sender, pulses) = channel();
         for shard in 0..context.shards.len() {
-            context.post(shard, Letter::Inquiry(Inquiry::Pulse(sender.clone())));
+            context.post(shard, ShardCommand::Inquiry(Inquiry::Pulse(sender.clone())));
         }
         let alive = context
             .shards

@@ -13,7 +13,7 @@ use crate::context::ServerContext;
 use crate::data_dir::DataDir;
 use crate::fdtable::Table;
 use crate::listener::Port;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
 /// How long shards may take to end.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -80,7 +80,7 @@ impl Running {
     pub(crate) fn stop(self) {
         let deadline = self.context.clock.now().after(DEADLINE);
         for shard in 0..self.context.shards.len() {
-            self.context.post(shard, Letter::Stop(deadline));
+            self.context.post(shard, ShardCommand::Stop(deadline));
         }
         assert!(
             self.shards.join(Instant::now() + DEADLINE),

@@ -38,7 +38,7 @@ pub(crate) fn wake(context: &Weak<ServerContext>, shard: u16) {
     if let Some(context) = context.upgrade()
         && let Some(way) = context.shards.get(usize::from(shard))
     {
-        way.lane.ring();
+        way.control_queue.wake();
     }
 }
 

@@ -123,7 +123,7 @@ impl Shard {
     pub(super) fn keep_spare(&mut self) {
         if self.spare.is_none() {
             // Any descriptor will do; nobody uses it.
-            self.spare = nix::unistd::dup(&*self.bell).ok();
+            self.spare = nix::unistd::dup(&*self.waker).ok();
         }
     }
 

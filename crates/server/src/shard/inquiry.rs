@@ -15,7 +15,7 @@ use stentor_topic::Zone;
 
 use super::Shard;
 use super::asked::{Next, Waiting};
-use super::letter::{
+use super::command::{
     AboutClient, Audience, ClientEntry, Found, Inquiry, Listeners, QueueSeen, Reasons, Received,
     Survey,
 };

@@ -14,7 +14,7 @@ use stentor_session::{
     read_connect, refusal,
 };
 
-use super::letter::{Letter, Purpose};
+use super::command::{Purpose, ShardCommand};
 use super::link::{Entrance, Link, LinkKey, Phase, Reading};
 use super::tell::Applicant;
 use super::{Shard, Stage};
@@ -170,7 +170,7 @@ impl Shard {
     /// What the authenticator calls when it has decided.
     pub(super) fn answer_to(&self, key: LinkKey) -> Answer {
         let (context, shard) = (Arc::clone(&self.context), self.id);
-        Answer::new(move |decision| context.post(shard, Letter::Login(key, decision)))
+        Answer::new(move |decision| context.post(shard, ShardCommand::Login(key, decision)))
     }
 
     /// The name of a link that exists.
@@ -308,7 +308,7 @@ impl Shard {
         request: Box<ConnectRequest>,
         identity: Arc<Identity>,
     ) {
-        // Reading looks at the lane, where a word to stop may have been.
+        // Reading looks at the control queue, where a word to stop may have been.
         if let Stage::Stopping(_) = self.stage {
             let reason = CloseReason::Local(Local::ShuttingDown);
             return self.refuse(index, &request, reason);

@@ -9,7 +9,7 @@
 //! **Invariants.** A shard never blocks but in its poll, takes no lock on the way of a message,
 //! and writes no files. Descriptors come from its own accept or its inbox. A slot is given free at
 //! the end of the turn only, so that what happens earlier in the turn never meets a stranger in it.
-//! Before the bytes of a read are applied, the lane is looked at: what another shard announced
+//! Before the bytes of a read are applied, the control queue is looked at: what another shard announced
 //! before a client could know of it is then known here too.
 
 mod absent;
@@ -18,14 +18,14 @@ mod asked;
 mod backlog;
 mod banned;
 mod close;
+mod command;
+mod control_queues;
 mod doors;
 mod errands;
 mod exchange;
 mod flush;
 mod inquiry;
-mod lanes;
 mod leave;
-mod letter;
 mod link;
 mod login;
 mod pace;
@@ -47,9 +47,9 @@ mod watch;
 mod weigh;
 
 pub(crate) use accept::unix_peer;
-pub(crate) use letter::{
-    AboutClient, ClientEntry, Found, Incoming, Inquiry, Letter, Listeners, Purpose, QueueSeen,
-    Survey, Traveller,
+pub(crate) use command::{
+    AboutClient, ClientEntry, Found, Incoming, Inquiry, Listeners, Purpose, QueueSeen,
+    ShardCommand, Survey, Traveller,
 };
 pub(crate) use link::LinkBytes;
 pub(crate) use login::reason_of;
@@ -77,7 +77,7 @@ use crate::call::Reply;
 use crate::context::ServerContext;
 use crate::inbox::{Arrivals, Inbox, Outbox, Tickets};
 use crate::listener::Port;
-use crate::mesh::{Bell, Mesh};
+use crate::mesh::{Mesh, Waker};
 use crate::sessions::{Heritage, Prior, Recorder};
 use crate::telemetry::Histogram;
 use crate::trace::Taps;
@@ -98,7 +98,7 @@ use watch::Watch;
 use weigh::Long;
 
 /// Tokens above the slots of connections, which are 32 bits wide.
-const BELL: Token = Token(usize::MAX - 1);
+const WAKER: Token = Token(usize::MAX - 1);
 const INBOX: Token = Token(usize::MAX - 2);
 const ALARM: Token = Token(usize::MAX - 3);
 const FIRST_LISTENER: usize = 1 << 40;
@@ -114,7 +114,7 @@ pub(crate) struct Equipment {
     /// The shard's number.
     pub(crate) id: usize,
     pub(crate) poll: Poll,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) waker: Arc<Waker>,
     pub(crate) inbox: Inbox,
     pub(crate) mesh: Mesh<MeshItem>,
     pub(crate) listeners: Vec<(Arc<Port>, OwnedFd)>,
@@ -132,7 +132,7 @@ pub(crate) struct Shard {
     context: Arc<ServerContext>,
     policy: Arc<Policy>,
     poller: Poller,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
     hub: Hub,
     /// Writes sessions down, where that is wanted.
     recorder: Option<Recorder>,
@@ -183,8 +183,8 @@ pub(crate) struct Shard {
     taking_over: TakeOvers,
     /// Links whose slot is free after this turn, or after the next ones.
     gone: Vec<u32>,
-    letters: Vec<Letter>,
-    opening: Opening,
+    commands: Vec<ShardCommand>,
+    applying: Applying,
     scratch: Scratch,
     batch: Batch,
     now: Tick,
@@ -222,8 +222,8 @@ enum Patience {
     Moment,
 }
 
-/// Whether letters are being opened.
-enum Opening {
+/// Whether commands are being applied.
+enum Applying {
     Idle,
     Busy,
 }
@@ -268,11 +268,11 @@ fn outbox(context: &ServerContext) -> Outbox {
     Outbox::new(slots.collect())
 }
 
-/// Has the poll watch what is the shard's own: its bell and its inbox.
-fn watch_own(poll: &Poll, bell: &Bell, inbox: Inbox) -> std::io::Result<Arrivals<Incoming>> {
+/// Has the poll watch what is the shard's own: its waker and its inbox.
+fn watch_own(poll: &Poll, waker: &Waker, inbox: Inbox) -> std::io::Result<Arrivals<Incoming>> {
     let arrivals = Arrivals::new(inbox);
     let registry = poll.registry();
-    bell.register(registry, BELL)?;
+    waker.register(registry, WAKER)?;
     let inbox = arrivals.as_raw_fd();
     registry.register(&mut SourceFd(&inbox), INBOX, Interest::READABLE)?;
     Ok(arrivals)
@@ -288,7 +288,7 @@ impl Shard {
         let Equipment {
             id,
             poll,
-            bell,
+            waker,
             inbox,
             mesh,
             listeners,
@@ -300,9 +300,9 @@ impl Shard {
         let (recorder, prior, doors) = inherit(heritage);
         Self {
             id,
-            arrivals: watch_own(&poll, &bell, inbox)?,
+            arrivals: watch_own(&poll, &waker, inbox)?,
             poller: Poller::new(poll, ALARM)?,
-            bell,
+            waker,
             hub: hub(number_of(id), shared, &policy, &context),
             recorder,
             unwritten: Unwritten::default(),
@@ -333,8 +333,8 @@ impl Shard {
             broken: VecDeque::new(),
             taking_over: TakeOvers::default(),
             gone: Vec::new(),
-            letters: Vec::new(),
-            opening: Opening::Idle,
+            commands: Vec::new(),
+            applying: Applying::Idle,
             scratch: Scratch::new(),
             batch: Batch::new(),
             now: context.clock.now(),
@@ -399,8 +399,8 @@ impl Shard {
         self.now = self.context.clock.now();
         self.figures.turns += 1;
         self.begin_turn();
-        self.share_lanes();
-        self.open_letters();
+        self.share_control_queues();
+        self.drain_commands();
         self.answer_all();
         self.deliver_replies();
         self.run_errands();
@@ -421,7 +421,7 @@ impl Shard {
         self.take_over_all();
         let packets = self.crowd.note(has_read_all);
         self.hub.turn_mut().set_packets_at_once(packets);
-        self.mesh.ring_bells();
+        self.mesh.wake_peers();
         self.record(None);
         if self.may_flush() {
             if goes_on {
@@ -434,7 +434,7 @@ impl Shard {
         self.tend_recorder();
         self.close_all();
         self.write_final_outputs();
-        self.mesh.ring_bells();
+        self.mesh.wake_peers();
         self.outbox.flush();
         self.tell();
         self.free();
@@ -457,45 +457,47 @@ impl Shard {
         }
     }
 
-    fn open_letters(&mut self) {
-        let mut letters = std::mem::take(&mut self.letters);
-        self.context.shards[self.id].lane.take(&mut letters);
-        let was_idle = matches!(self.opening, Opening::Idle);
+    fn drain_commands(&mut self) {
+        let mut commands = std::mem::take(&mut self.commands);
+        self.context.shards[self.id]
+            .control_queue
+            .take(&mut commands);
+        let was_idle = matches!(self.applying, Applying::Idle);
         if was_idle {
-            self.opening = Opening::Busy;
+            self.applying = Applying::Busy;
         }
-        for letter in letters.drain(..) {
-            self.open(letter);
+        for command in commands.drain(..) {
+            self.apply_command(command);
         }
         if was_idle {
-            self.opening = Opening::Idle;
+            self.applying = Applying::Idle;
         }
-        self.letters = letters;
+        self.commands = commands;
     }
 
-    fn open(&mut self, letter: Letter) {
-        match letter {
-            Letter::Hub(item) => {
+    fn apply_command(&mut self, command: ShardCommand) {
+        match command {
+            ShardCommand::Hub(item) => {
                 self.hub.control(self.now, item);
                 self.forward();
             }
-            Letter::Incoming(ticket, incoming) => {
+            ShardCommand::Incoming(ticket, incoming) => {
                 if let Some((incoming, fd)) = self.arrivals.expect(ticket, incoming) {
                     self.take_in(incoming, fd);
                 }
             }
-            Letter::Login(key, decision) => self.decided(key, decision),
-            Letter::Configure(policy) => {
+            ShardCommand::Login(key, decision) => self.decided(key, decision),
+            ShardCommand::Configure(policy) => {
                 self.hub.operate().reconfigure(Arc::clone(&policy.hub));
                 self.policy = policy;
             }
-            Letter::Adaptors(adaptors) => self.hub.operate().set_adaptors(adaptors),
-            Letter::Unlisten(port) => self.unlisten(&port),
-            Letter::Traces(traces) => self.taps.set(traces),
-            Letter::Answer(reply) => self.replies.push_back(reply),
-            Letter::Publish(errands) => self.take_errands(errands),
-            Letter::Inquiry(inquiry) => self.question(inquiry),
-            Letter::Stop(deadline) => self.stop(deadline),
+            ShardCommand::Adaptors(adaptors) => self.hub.operate().set_adaptors(adaptors),
+            ShardCommand::Unlisten(port) => self.unlisten(&port),
+            ShardCommand::Traces(traces) => self.taps.set(traces),
+            ShardCommand::Answer(reply) => self.replies.push_back(reply),
+            ShardCommand::Publish(errands) => self.take_errands(errands),
+            ShardCommand::Inquiry(inquiry) => self.question(inquiry),
+            ShardCommand::Stop(deadline) => self.stop(deadline),
         }
     }
 
@@ -576,7 +578,7 @@ impl Shard {
         let effects = self.hub.effects();
         let goes = |(_, item): &mut (ShardId, ShardItem)| !waits || !item.is_outcome();
         let syncs = self.recorder.as_ref().is_some_and(Recorder::waits);
-        for (to, item) in effects.lanes.extract_if(.., goes) {
+        for (to, item) in effects.control_items.extract_if(.., goes) {
             match syncs && item.is_outcome() {
                 true => self.unwritten.hold_outcome((to, item)),
                 false => self.context.post_item(to, item),
@@ -601,7 +603,7 @@ impl Shard {
     fn take_events(&mut self, events: &Events) {
         for event in events {
             match event.token() {
-                BELL | ALARM => {}
+                WAKER | ALARM => {}
                 INBOX => self.receive_arrivals(),
                 Token(token) if token >= FIRST_LISTENER => {
                     self.accepting.push(token - FIRST_LISTENER);

@@ -13,7 +13,7 @@ use super::link::{Entrance, LONG_CONNECT, Link, Phase, Reading, Stream};
 use super::pace::{Part, READ_TIME};
 use super::scratch::HEADROOM;
 use super::tell::Applicant;
-use super::{Opening, Shard};
+use super::{Applying, Shard};
 use crate::proxy::ProxyHeader;
 
 /// What one read takes of TLS or WebSocket. It may hold 300 changes of a TLS key, of 6 µs each.
@@ -290,8 +290,8 @@ impl Shard {
     /// Takes the bytes in the scratch buffer. What another shard announced before they were sent
     /// must be known before they are applied.
     fn take_in_order(&mut self, index: u32, len: usize) {
-        if self.lane_is_pending() {
-            self.take_after_letters(index, len);
+        if self.has_commands() {
+            self.take_after_commands(index, len);
         } else {
             self.take(index, len);
         }
@@ -311,17 +311,17 @@ impl Shard {
         took
     }
 
-    /// Opens the letters that have come before the bytes in the scratch buffer are taken. A letter
+    /// Applies the commands that have come before the bytes in the scratch buffer are taken. One
     /// may need the buffer for another connection, so the bytes lie beside it in the meantime:
     /// nobody's may be taken for somebody else's.
     #[cold]
-    fn take_after_letters(&mut self, index: u32, len: usize) {
-        if !matches!(self.opening, Opening::Idle) {
-            // This read is a part of that: letters that have come since must not overtake others.
+    fn take_after_commands(&mut self, index: u32, len: usize) {
+        if !matches!(self.applying, Applying::Idle) {
+            // This read is a part of that: commands that have come since must not overtake others.
             return self.take(index, len);
         }
         let bytes: Box<[u8]> = self.scratch.read(len).into();
-        self.open_letters();
+        self.drain_commands();
         self.scratch.space()[..len].copy_from_slice(&bytes);
         self.take(index, len);
     }

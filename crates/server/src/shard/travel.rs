@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use mio::unix::SourceFd;
 
 use super::Shard;
-use super::letter::{Arrived, Incoming, Letter, Purpose, Traveller};
+use super::command::{Arrived, Incoming, Purpose, ShardCommand, Traveller};
 use super::link::{Entrance, Link, Phase};
 use crate::inbox::Received;
 use crate::telemetry::Entry;
@@ -47,7 +47,8 @@ impl Shard {
             purpose,
         };
         let incoming = Incoming::Connection(Box::new(traveller));
-        self.context.post(home, Letter::Incoming(ticket, incoming));
+        self.context
+            .post(home, ShardCommand::Incoming(ticket, incoming));
         self.outbox.queue(home, ticket, link.fd);
     }
 

@@ -19,9 +19,9 @@ impl Shard {
     pub(super) fn wait(&mut self, events: &mut Events) {
         let timeout = self.timeout();
         let sleeps = timeout != Some(Duration::ZERO)
-            && self.bell.begin_sleep(|| {
+            && self.waker.begin_sleep(|| {
                 let has_come = self.mesh.has_inward() && !self.is_overladen()
-                    || self.lane_is_pending()
+                    || self.has_commands()
                     || self.recorder.as_ref().is_some_and(Recorder::is_waited_for);
                 !has_come && !self.may_tell()
             });
@@ -33,12 +33,12 @@ impl Shard {
         // The turn has hardly taken long enough for another look at the clock.
         self.poller.wait(events, self.now, timeout);
         if sleeps {
-            self.bell.end_sleep();
+            self.waker.end_sleep();
         }
     }
 
-    pub(super) fn lane_is_pending(&self) -> bool {
-        self.context.shards[self.id].lane.is_pending()
+    pub(super) fn has_commands(&self) -> bool {
+        self.context.shards[self.id].control_queue.is_pending()
     }
 
     /// How long the poll may wait; `None` for ever.

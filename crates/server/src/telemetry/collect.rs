@@ -8,7 +8,7 @@ use stentor_hub::Part;
 
 use super::ShardReport;
 use crate::context::ServerContext;
-use crate::shard::{Inquiry, Letter, Survey};
+use crate::shard::{Inquiry, ShardCommand, Survey};
 
 /// How long anybody waits for a shard's answer: a shard answers within a turn, but a machine that
 /// has too much to do may leave it waiting for its own.
@@ -26,7 +26,7 @@ pub(crate) fn ask_all<T>(
     let (sender, answers) = channel();
     let count = context.shards.len();
     for shard in 0..count {
-        context.post(shard, Letter::Inquiry(question(sender.clone())));
+        context.post(shard, ShardCommand::Inquiry(question(sender.clone())));
     }
     drop(sender);
     receive(&answers, count)
@@ -58,7 +58,7 @@ pub(crate) fn survey_while<T>(
         let ask = |(shard, from)| {
             let (sender, answer) = channel();
             let inquiry = Inquiry::Survey(from, question(sender));
-            context.post(shard, Letter::Inquiry(inquiry));
+            context.post(shard, ShardCommand::Inquiry(inquiry));
             (shard, answer)
         };
         let asked: Vec<(usize, Receiver<Part<T>>)> = going.drain(..).map(ask).collect();
@@ -85,7 +85,7 @@ pub(crate) fn ask_one<T>(
     question: impl FnOnce(Sender<T>) -> Inquiry,
 ) -> Option<T> {
     let (sender, answers) = channel();
-    context.post(shard, Letter::Inquiry(question(sender)));
+    context.post(shard, ShardCommand::Inquiry(question(sender)));
     receive(&answers, 1).pop()
 }
 

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::context::ServerContext;
-use crate::shard::{Inquiry, Letter};
+use crate::shard::{Inquiry, ShardCommand};
 
 /// The last answer of each shard. A shard that has not answered is not asked once more, so one that
 /// is late does not find many questions when it comes back.
@@ -49,7 +49,7 @@ impl<T> Rounds<T> {
             let is_fresh = |(came, _): &(Instant, T)| now.duration_since(*came) < fresh;
             if seat.asked.is_none() && !seat.last.as_ref().is_some_and(is_fresh) {
                 let (sender, answer) = channel();
-                context.post(shard, Letter::Inquiry(question(sender)));
+                context.post(shard, ShardCommand::Inquiry(question(sender)));
                 seat.asked = Some((now, answer));
             }
         }

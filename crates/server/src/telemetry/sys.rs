@@ -16,7 +16,7 @@ use super::figures::{FIGURES, Sources};
 use super::load::Loads;
 use crate::context::ServerContext;
 use crate::memory;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
 /// How soon after the start the figures are published for the first time.
 const FIRST: Duration = Duration::from_millis(200);
@@ -70,7 +70,10 @@ pub(super) fn publish_at(context: &ServerContext, topic: &str, value: &[u8]) {
     };
     let now = context.clock.now();
     let message = Message::new(Zone::DEFAULT, Publisher::SERVER, now, &parts);
-    context.post(0, Letter::Hub(ControlItem::Publish(Arc::new(message))));
+    context.post(
+        0,
+        ShardCommand::Hub(ControlItem::Publish(Arc::new(message))),
+    );
 }
 
 /// What was published last, so that only changes are published again.

@@ -72,7 +72,7 @@ fn who_gives_way(core: &Core, own: u32) -> Option<ShardId> {
 pub(crate) fn make_room(core: &mut Core, now: Tick, from: ShardId) {
     if from != core.place.shard {
         let item = (from, ShardItem::MakeRoom);
-        return core.effects.lanes.push(item);
+        return core.effects.control_items.push(item);
     }
     if let Some(key) = core.sessions.first_to_go() {
         end_one(core, now, key, Limit::Sessions);

@@ -2,7 +2,7 @@
 //!
 //! Every shard knows, for each shared subscription, how many members each shard has. The shard
 //! that took a message picks a shard by these numbers, that shard picks one of its members in
-//! turn. The numbers travel through the control lanes, which are emptied before bytes that were
+//! turn. The numbers travel through the control queues, which are emptied before bytes that were
 //! read later are applied; so a publish after a SUBACK is seen by the new member. How many of them
 //! travel in a turn is bounded: see [`tell`].
 

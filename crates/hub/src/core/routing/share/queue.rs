@@ -228,7 +228,7 @@ fn ask(core: &mut Core, now: Tick, slot: u32, room: Charge) {
         messages: room.messages as u32,
         bytes: room.bytes,
     };
-    core.effects.lanes.push((keeper, item));
+    core.effects.control_items.push((keeper, item));
 }
 
 /// Members have room for some of what a queue of this shard has kept.
@@ -319,7 +319,7 @@ pub(crate) fn try_queue_again(core: &mut Core, now: Tick, key: SessionKey) {
                 shard if shard == own => queue_offered(core, now, &name),
                 shard => {
                     let item = ShardItem::OfferQueue(Arc::clone(&name));
-                    core.effects.lanes.push((shard, item));
+                    core.effects.control_items.push((shard, item));
                 }
             }
         }

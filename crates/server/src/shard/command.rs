@@ -1,4 +1,4 @@
-//! What a shard's lane carries.
+//! What a shard's control queue carries.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -28,7 +28,7 @@ use crate::trace::Trace;
 use crate::transport::Transport;
 
 /// Something rare for a shard: answers, arrivals, commands.
-pub(crate) enum Letter {
+pub(crate) enum ShardCommand {
     /// For its hub, before anything that it reads afterwards.
     Hub(ControlItem),
     /// The state of something whose descriptor comes through the inbox.
