@@ -2,7 +2,7 @@
 
 mod broadcasts;
 mod clients;
-mod doors;
+mod listeners;
 mod ends;
 mod held;
 mod https;

@@ -228,7 +228,7 @@ fn listeners_open_and_close_and_the_others_stay() {
     server.client(Version::V5, "e").ping();
 }
 
-/// With port 0, two may have one URL: a reload mixes up neither their rules nor their doors.
+/// With port 0, two may have one URL: a reload mixes up neither their rules nor their sockets.
 #[test]
 fn listeners_of_one_url_stay_apart() {
     let one = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\nanonymous = false\n";

@@ -95,8 +95,8 @@ impl CallServer {
         let system = |error| ServerError::system("starting the threads of procedures", error);
         context.adaptors.serve_calls(&registry);
         context.call_queue.serves(&registry);
-        let (plane, callees) = (Arc::clone(context), Arc::clone(&registry));
-        let hand_over = move || queue::run(&plane, &callees);
+        let (own, callees) = (Arc::clone(context), Arc::clone(&registry));
+        let hand_over = move || queue::run(&own, &callees);
         server.handing = Some(spawn("mqtt-calls", hand_over).map_err(system)?);
         if listeners.is_empty() && config.folder.is_none() {
             return Ok(server);

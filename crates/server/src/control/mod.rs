@@ -291,7 +291,7 @@ impl Control {
     pub(crate) fn note_others<'a>(
         &self,
         calls: impl Iterator<Item = &'a Arc<Port>>,
-        http: &http::Doors,
+        http: &http::HttpListeners,
     ) {
         let mut notes = lock(&self.notes);
         notes.call_ports = calls.cloned().collect();

@@ -23,7 +23,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use stentor_admin::{
-    Admitted, Begun, CertificateName, Door, Exposition, Face, Held, Login, NotAdmitted, Office,
+    Admitted, Begun, CertificateName, HttpListener, Exposition, HttpServer, Held, Login, NotAdmitted, Backend,
     Proof, Rejected, Report, Rules, TlsSource,
 };
 use stentor_auth::center::Center;
@@ -42,11 +42,11 @@ use crate::shard::ShardCommand;
 use crate::telemetry::{ByHttp, Metrics};
 use bearers::Bearers;
 pub(crate) use errands::{Done, Errand, Errands};
-pub(crate) use open::{Doors, HttpTls, certificate};
+pub(crate) use open::{HttpListeners, HttpTls, certificate};
 use sessions::Visit;
 pub(crate) use visitors::Visitors;
 
-/// What the HTTP face asks.
+/// What the HTTP server asks.
 struct HttpBackend {
     condition: Arc<Condition>,
     metrics: Metrics,
@@ -56,7 +56,7 @@ struct HttpBackend {
     clerk: Clerk,
 }
 
-impl Office for HttpBackend {
+impl Backend for HttpBackend {
     fn health(&self) -> Report {
         self.condition.health()
     }
@@ -142,8 +142,8 @@ impl Office for HttpBackend {
         context.visitors.errands.send(post);
     }
 
-    fn bell(&self) -> io::Result<OwnedFd> {
-        self.clerk.context().visitors.errands.bell()
+    fn reply_event(&self) -> io::Result<OwnedFd> {
+        self.clerk.context().visitors.errands.reply_event()
     }
 
     fn give_replies(&self) {
@@ -153,7 +153,7 @@ impl Office for HttpBackend {
     }
 }
 
-impl Doors {
+impl HttpListeners {
     /// Serves the open addresses, and says so; `None` if there are none.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl Doors {
         metrics: Metrics,
         control: &Control,
         center: &Arc<Center>,
-    ) -> Result<Option<Face>, ServerError> {
+    ) -> Result<Option<HttpServer>, ServerError> {
         if self.sockets.is_empty() {
             return Ok(None);
         }
@@ -182,18 +182,18 @@ impl Doors {
             clerk,
         };
         let (tls, named) = (self.tls, name_source(config.certificate_user));
-        let door = |(url, socket): (HttpUrl, _)| Door {
+        let listener = |(url, socket): (HttpUrl, _)| HttpListener {
             socket,
             tls: url.is_tls().then(|| source(&tls)).flatten(),
             is_local: url.is_local(),
             certificate_name: named.map(names),
         };
-        let sockets = self.sockets.into_iter().map(door).collect();
+        let sockets = self.sockets.into_iter().map(listener).collect();
         let rules = Rules {
             names: config.names.clone(),
             are_metrics_open: config.open_metrics,
         };
-        Face::start(sockets, &rules, Arc::new(backend), priority::lower_somewhat)
+        HttpServer::start(sockets, &rules, Arc::new(backend), priority::lower_somewhat)
             .map(Some)
             .map_err(|error| ServerError::system("starting the HTTP threads", error))
     }

@@ -6,7 +6,7 @@
 
 mod announce;
 mod check;
-mod doors;
+mod open_listeners;
 mod reload;
 mod retained;
 mod sessions;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use stentor_admin::Face;
+use stentor_admin::HttpServer;
 use stentor_auth::store::{Directory, Who};
 use stentor_session::Tick;
 use tracing::{error, info, warn};
@@ -153,12 +153,12 @@ fn begin(
 ) -> Result<Begun, ServerError> {
     // Before anything that leaves traces; and a command that comes now waits for its answer.
     let entrance = Entrance::open(data_dir)?;
-    let http = http::Doors::open(&config.http)?;
+    let http = http::HttpListeners::open(&config.http)?;
     let start::Started {
         context,
         center,
         directory,
-        doors,
+        open_listeners,
         shards,
         keepers,
         calls,
@@ -169,20 +169,20 @@ fn begin(
     let table = shards.table;
     let condition = Arc::new(Condition::new(&context, &directory));
     let control = Control::start(entrance, &context, &directory, table, &condition, &commands)?;
-    note_doors(&control, &doors, &http);
+    note_listeners(&control, &open_listeners, &http);
     note_config(&control, &config, &config, &sources, &logger);
-    let (intervals, memory_limits) = start_keepers(&config, &context)?;
+    let (intervals, memory_limits) = start_background_threads(&config, &context)?;
     let figures = watch_all(&config, data_dir, &context, &directory, &control)?;
     signals.start(commands.clone())?;
     // Before the announcement: a script may change the file as soon as it reads that.
     let watch = watch::of(&config, &commands);
     let calls = CallServer::start(calls, &config.procedures, data_dir, &context, &center)?;
-    announce::started(&config, data_dir, &doors, &shards, &directory);
+    announce::started(&config, data_dir, &open_listeners, &shards, &directory);
     announce::calls(&calls);
     let http_tls = http.tls();
     let metrics = Metrics::new(&context, &directory, table);
     let supervisor = Supervisor {
-        face: http.serve(&config.http, &condition, metrics, &control, &center)?,
+        http_server: http.serve(&config.http, &condition, metrics, &control, &center)?,
         reloader: Reloader {
             was_refused: false,
             started: config.clone(),
@@ -191,7 +191,7 @@ fn begin(
             logger,
             center,
             directory,
-            doors,
+            open_listeners,
             intervals,
             memory_limits,
             http_tls,
@@ -214,9 +214,9 @@ fn begin(
 }
 
 /// Tells those who ask what is open.
-fn note_doors(control: &Control, doors: &doors::Doors, http: &http::Doors) {
-    control.note_ports(doors.ports());
-    control.note_others(doors.call_ports(), http);
+fn note_listeners(control: &Control, open_listeners: &open_listeners::OpenListeners, http: &http::HttpListeners) {
+    control.note_ports(open_listeners.ports());
+    control.note_others(open_listeners.call_ports(), http);
 }
 
 /// Notes what others show of a configuration that was read.
@@ -241,17 +241,17 @@ fn note_config(
 
 /// Starts the threads that publish `$SYS` and look at memory; the senders bring them other
 /// settings.
-fn start_keepers(
+fn start_background_threads(
     config: &Config,
     context: &Arc<ServerContext>,
 ) -> Result<(Sender<Duration>, Sender<MemoryLimit>), ServerError> {
     let (intervals, new_intervals) = channel();
-    let (plane, interval) = (Arc::clone(context), config.sys.interval);
-    spawn("sys", move || sys::run(&plane, interval, &new_intervals))?;
+    let (own, interval) = (Arc::clone(context), config.sys.interval);
+    spawn("sys", move || sys::run(&own, interval, &new_intervals))?;
     let (memory_limits, new_memory_limits) = channel();
-    let (plane, limit) = (Arc::clone(context), config.limits.memory);
+    let (own, limit) = (Arc::clone(context), config.limits.memory);
     spawn("memory", move || {
-        warden::run(&plane, limit, &new_memory_limits)
+        warden::run(&own, limit, &new_memory_limits)
     })?;
     Ok((intervals, memory_limits))
 }
@@ -299,7 +299,7 @@ struct Supervisor {
     reloader: Reloader,
     condition: Arc<Condition>,
     /// HTTP for operators, if it is spoken.
-    face: Option<Face>,
+    http_server: Option<HttpServer>,
     context: Arc<ServerContext>,
     systemd: Systemd,
     control: Control,
@@ -367,7 +367,7 @@ impl Supervisor {
             }
         }
         self.watch_file();
-        self.control.note_ports(self.reloader.doors.ports());
+        self.control.note_ports(self.reloader.open_listeners.ports());
         if result.is_ok() {
             let Reloader {
                 started,
@@ -423,8 +423,8 @@ impl Supervisor {
             warn!("a shard did not end in time");
         }
         drop(self.calls);
-        self.reloader.doors.remove_files();
-        drop(self.face.take());
+        self.reloader.open_listeners.remove_files();
+        drop(self.http_server.take());
         drop(self.keepers.spool);
         // After the shards, whose last messages it commits.
         self.keepers.retained.end();

@@ -13,7 +13,7 @@ use stentor_hub::ZoneSettings;
 use tracing::{info, warn};
 
 use super::announce;
-use super::doors::{self, Door, Doors};
+use super::open_listeners::{self, OpenListener, OpenListeners};
 use super::retained;
 use super::watch::FILE_CHANGED;
 use crate::accounts;
@@ -87,7 +87,7 @@ pub(super) struct Reloader {
     pub(super) logger: Logger,
     pub(super) center: Arc<Center>,
     pub(super) directory: Arc<Directory>,
-    pub(super) doors: Doors,
+    pub(super) open_listeners: OpenListeners,
     /// To the thread that publishes `$SYS`.
     pub(super) intervals: Sender<Duration>,
     /// To the thread that looks at memory.
@@ -100,9 +100,9 @@ pub(super) struct Reloader {
 
 /// Everything that can fail, done before anything is changed.
 struct Prepared {
-    /// New rules for the doors that stay open.
+    /// New rules for the listeners that stay open.
     rules: Vec<Kept>,
-    opened: Vec<(Door, Vec<Opened>)>,
+    opened: Vec<(OpenListener, Vec<Opened>)>,
     closed: Vec<usize>,
     /// What the files of Unix sockets that stay open are given.
     access: Vec<(PathBuf, Access)>,
@@ -110,7 +110,7 @@ struct Prepared {
     http: Option<Certificate>,
 }
 
-/// New rules for a door that stays open.
+/// New rules for a listener that stays open.
 struct Kept {
     /// The listener as the configuration names it.
     configured: ListenUrl,
@@ -128,8 +128,8 @@ impl Kept {
 impl Prepared {
     /// Undoes what was prepared: sockets close by themselves, but their files do not go.
     fn abandon(self) {
-        for (door, _) in self.opened {
-            door.remove_file();
+        for (open_listener, _) in self.opened {
+            open_listener.remove_file();
         }
     }
 }
@@ -243,9 +243,9 @@ impl Reloader {
                 let access = Access::of(listener, path)?;
                 prepared.access.push((path.to_owned(), access));
             }
-            let certificate = doors::certificate(listener)?;
-            doors::warn_of_slow(&listener.url, certificate.as_ref());
-            let Some(door) = self.doors.find(&self.config.listeners, *from) else {
+            let certificate = open_listeners::certificate(listener)?;
+            open_listeners::warn_of_slow(&listener.url, certificate.as_ref());
+            let Some(open_listener) = self.open_listeners.find(&self.config.listeners, *from) else {
                 continue;
             };
             let rules = |port: &Arc<Port>| {
@@ -253,18 +253,18 @@ impl Reloader {
                 (Arc::clone(port), rules)
             };
             prepared.rules.push(Kept {
-                configured: door.configured.clone(),
-                ports: door.ports.iter().map(rules).collect(),
+                configured: open_listener.configured.clone(),
+                ports: open_listener.ports.iter().map(rules).collect(),
             });
         }
         for index in &diff.listeners_removed {
-            let place = self.doors.place(&self.config.listeners, *index);
+            let place = self.open_listeners.place(&self.config.listeners, *index);
             prepared.closed.extend(place);
         }
         // Those of procedures wait for a restart.
         let added = diff.listeners_added.iter();
         for index in added.filter(|index| !new.listeners[**index].url.is_call()) {
-            match doors::open(&new.listeners[*index], shards) {
+            match open_listeners::open(&new.listeners[*index], shards) {
                 Ok(opened) => prepared.opened.push(opened),
                 Err(error) => {
                     prepared.abandon();
@@ -325,13 +325,13 @@ impl Reloader {
             context.post(shard, ShardCommand::Adaptors(context.adaptors.if_any()));
         }
         self.close(prepared.closed, context);
-        for (door, opened) in prepared.opened {
+        for (open_listener, opened) in prepared.opened {
             for (port, sockets) in opened {
                 hand_over(context, &port, sockets);
                 announce::opened(&port);
             }
-            announce::print(door.ports.iter().map(|port| &**port));
-            self.doors.mqtt.push(door);
+            announce::print(open_listener.ports.iter().map(|port| &**port));
+            self.open_listeners.mqtt.push(open_listener);
         }
         self.logger.set_level(new.log.level);
         // The thread lives as long as this sender.
@@ -343,9 +343,9 @@ impl Reloader {
     fn close(&mut self, mut indexes: Vec<usize>, context: &ServerContext) {
         indexes.sort_unstable();
         for index in indexes.into_iter().rev() {
-            let door = self.doors.mqtt.remove(index);
-            door.remove_file();
-            for port in door.ports {
+            let open_listener = self.open_listeners.mqtt.remove(index);
+            open_listener.remove_file();
+            for port in open_listener.ports {
                 for shard in 0..context.shards.len() {
                     context.post(shard, ShardCommand::Unlisten(Arc::clone(&port)));
                 }

@@ -21,11 +21,11 @@ use stentor_topic::TopicHasher;
 use tracing::warn;
 
 use super::Command;
-use super::doors::{Called, Doors};
+use super::open_listeners::{Called, OpenListeners};
 use super::retained;
 use super::sessions::{self, Prior};
 use crate::accounts;
-use crate::adaptors::{Doorkeeper, Plane};
+use crate::adaptors::{LoginHooks, Plane};
 use crate::admission::Admission;
 use crate::bans::{Bans, Now};
 use crate::clock::Clock;
@@ -79,7 +79,7 @@ pub(super) struct Started {
     pub(super) context: Arc<ServerContext>,
     pub(super) center: Arc<Center>,
     pub(super) directory: Arc<Directory>,
-    pub(super) doors: Doors,
+    pub(super) open_listeners: OpenListeners,
     pub(super) shards: Shards,
     pub(super) keepers: Keepers,
     /// The listeners of procedures, which no shard serves.
@@ -120,8 +120,8 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         .map_err(|error| ServerError::system("starting the log thread", error))?;
     let clock = Clock::start();
     // Before all that leaves traces: a server that cannot start for a taken port makes no store
-    // and no administrator. Dropping the doors takes away what they made.
-    let (doors, opened, calls) = Doors::open(&config.listeners, count)?;
+    // and no administrator. Dropping the open listeners takes away what they made.
+    let (open_listeners, opened, calls) = OpenListeners::open(&config.listeners, count)?;
     let store = retained::open(config, data_dir.path(), clock)?;
     let directory = Arc::new(accounts::open(config, data_dir, true)?);
     // The first start has hashed a password. What is made from here on would lie in that memory,
@@ -159,7 +159,7 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         context,
         center,
         directory,
-        doors,
+        open_listeners,
         shards,
         keepers,
         calls,
@@ -276,8 +276,8 @@ fn connect(
     let shards = access.ways;
     let admission = Arc::new(Admission::default());
     admission.reconfigure(&config.limits);
-    let doorkeeper = Doorkeeper::new(Arc::clone(center), adaptors.clone());
-    let authenticator: Arc<dyn Authenticator> = Arc::new(doorkeeper);
+    let login_hooks = LoginHooks::new(Arc::clone(center), adaptors.clone());
+    let authenticator: Arc<dyn Authenticator> = Arc::new(login_hooks);
     // At most `SHARDS_MAX`.
     let shard_count = u8::try_from(shards.len()).unwrap_or(u8::MAX);
     let now = Now::at(retained.clock.now());

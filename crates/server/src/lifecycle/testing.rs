@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use stentor_auth::store::Directory;
 use tempfile::TempDir;
 
-use super::doors::Doors;
+use super::open_listeners::OpenListeners;
 use super::start::{self, Keepers, Shards, Started};
 use crate::config::{Config, Sources};
 use crate::context::ServerContext;
@@ -22,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) struct Running {
     context: Arc<ServerContext>,
     directory: Arc<Directory>,
-    doors: Doors,
+    open_listeners: OpenListeners,
     shards: Shards,
     keepers: Keepers,
     _folder: TempDir,
@@ -45,7 +45,7 @@ impl Running {
         let Started {
             context,
             directory,
-            doors,
+            open_listeners,
             shards,
             keepers,
             ..
@@ -53,7 +53,7 @@ impl Running {
         Self {
             context,
             directory,
-            doors,
+            open_listeners,
             shards,
             keepers,
             _folder: folder,
@@ -73,7 +73,7 @@ impl Running {
     }
 
     pub(crate) fn ports(&self) -> impl Iterator<Item = &Arc<Port>> {
-        self.doors.ports()
+        self.open_listeners.ports()
     }
 
     /// Stops it as the supervisor would.

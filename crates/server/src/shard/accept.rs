@@ -275,7 +275,8 @@ impl Shard {
         matches!(self.stage, super::Stage::Serving)
     }
 
-    /// Accepts everybody who is waiting, to be told that the server stops, and closes the doors.
+    /// Accepts everybody who is waiting, to be told that the server stops, and closes the
+    /// listeners.
     pub(super) fn accept_last(&mut self) {
         let indexes: Vec<usize> = self.listeners.iter().map(|(index, _)| index).collect();
         for index in indexes {

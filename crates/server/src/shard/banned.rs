@@ -1,4 +1,4 @@
-//! Bans, as a shard sees them: at the door, and among those who are there.
+//! Bans, as a shard sees them: as clients connect, and among those who are there.
 
 use std::sync::Arc;
 

@@ -9,8 +9,8 @@
 //! **Invariants.** A shard never blocks but in its poll, takes no lock on the way of a message,
 //! and writes no files. Descriptors come from its own accept or its inbox. A slot is given free at
 //! the end of the turn only, so that what happens earlier in the turn never meets a stranger in it.
-//! Before the bytes of a read are applied, the control queue is looked at: what another shard announced
-//! before a client could know of it is then known here too.
+//! Before the bytes of a read are applied, the control queue is looked at: what another shard
+//! announced before a client could know of it is then known here too.
 
 mod absent;
 mod accept;
@@ -20,7 +20,7 @@ mod banned;
 mod close;
 mod command;
 mod control_queues;
-mod doors;
+mod readiness;
 mod errands;
 mod exchange;
 mod flush;
@@ -84,7 +84,7 @@ use crate::trace::Taps;
 use crate::transport::Transport;
 use accept::Listening;
 use backlog::Backlog;
-use doors::{Doors, inherit};
+use readiness::{Readiness, inherit};
 use inquiry::Questions;
 use link::{Link, LinkKey, Phase, Reading};
 use pace::{ADVANCE_TIME, ADVANCE_VISITS, Crowd, Longer, Part};
@@ -140,7 +140,7 @@ pub(crate) struct Shard {
     unwritten: Unwritten,
     /// What waits for that and is for other shards: items, and their bytes.
     unsent: (usize, usize),
-    doors: Doors,
+    readiness: Readiness,
     mesh: Mesh<MeshItem>,
     links: Slots<Link>,
     serials: u32,
@@ -297,7 +297,7 @@ impl Shard {
             context,
             heritage,
         } = equipment;
-        let (recorder, prior, doors) = inherit(heritage);
+        let (recorder, prior, readiness) = inherit(heritage);
         Self {
             id,
             arrivals: watch_own(&poll, &waker, inbox)?,
@@ -307,7 +307,7 @@ impl Shard {
             recorder,
             unwritten: Unwritten::default(),
             unsent: Default::default(),
-            doors,
+            readiness,
             mesh,
             links: Slots::new(),
             serials: 0,
@@ -406,8 +406,8 @@ impl Shard {
         self.run_errands();
         let has_drained = self.drain_unladen();
         self.take_events(events);
-        self.open_doors();
-        if self.doors.are_open() {
+        self.open_when_ready();
+        if self.readiness.is_open() {
             self.accept_all();
         }
         let held = std::mem::take(&mut self.resumed);
@@ -513,7 +513,7 @@ impl Shard {
         let (hub, now, clock) = (&mut self.hub, self.now, &self.context.clock);
         if self.mesh.begin_round() {
             hub.begin_drain();
-            self.doors.drain_begins();
+            self.readiness.drain_begins();
         }
         let mut part = Part::drain(hub, now, &self.longer);
         if self.backlog.is_behind() {
@@ -524,7 +524,7 @@ impl Shard {
             part.is_over(hub, clock)
         });
         if is_through {
-            if self.doors.drain_ends() {
+            if self.readiness.drain_ends() {
                 end_restoring(hub);
             }
             hub.end_drain(now);
@@ -731,7 +731,7 @@ impl Shard {
         Some(index)
     }
 
-    /// Begins to stop: answers who is waiting at the door, tells the clients, closes.
+    /// Begins to stop: answers those who wait to be accepted, tells the clients, closes.
     fn stop(&mut self, deadline: Tick) {
         if self.stage != Stage::Serving {
             return;

@@ -53,7 +53,7 @@ impl Shard {
         let goes_on = !self.resumed.is_empty() || !self.due.is_empty() || ends;
         let accepts = !self.accepting.is_empty() && self.patience == Patience::None;
         let goes_on = goes_on || self.recorder.as_ref().is_some_and(Recorder::has_work);
-        let goes_on = goes_on || self.doors.hear() || self.has_questions();
+        let goes_on = goes_on || self.readiness.needs_round() || self.has_questions();
         let goes_on = goes_on || self.has_errands() || self.has_replies();
         if reads || flushes || goes_on || accepts || !self.pending.is_empty() {
             return Some(Duration::ZERO);
@@ -76,7 +76,7 @@ impl Shard {
             // Nobody says that a journal of another shard has room again.
             || !self.awaiting_room.is_empty()
             || self.recorder.as_ref().is_some_and(Recorder::lacks_room)
-            || self.doors.wait()
+            || self.readiness.waits_for_others()
             || !self.accepting.is_empty()
             || self.hub.turn().waits_for_share_room()
     }

@@ -19,14 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What adaptors reach of the server. Each part is set once, when it is there; until then what
 /// they do is forgotten.
-pub(super) struct Hands {
+pub(super) struct AdaptorActions {
     center: Arc<Center>,
     context: OnceLock<Weak<ServerContext>>,
     registry: OnceLock<Weak<Registry>>,
     shared: OnceLock<Weak<Shared>>,
 }
 
-impl Hands {
+impl AdaptorActions {
     pub(super) const fn new(center: Arc<Center>) -> Self {
         Self {
             center,
@@ -53,7 +53,7 @@ impl Hands {
     }
 }
 
-impl Host for Hands {
+impl Host for AdaptorActions {
     fn act(&self, zone: &str, action: Action) {
         let number = self.center.zone_number(zone);
         let context = self.context();
@@ -103,7 +103,7 @@ impl Host for Hands {
     }
 }
 
-impl Hands {
+impl AdaptorActions {
     fn call(
         &self,
         context: &ServerContext,
