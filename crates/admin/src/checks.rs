@@ -81,7 +81,10 @@ impl Checks {
         });
         pending.push(Arc::clone(&request));
         drop(pending);
-        Taken { checks: self, request }
+        Taken {
+            checks: self,
+            request,
+        }
     }
 
     /// A request is put in or taken out in one step.
@@ -94,7 +97,9 @@ impl Checks {
 /// has the oldest request.
 fn who_gives_way(pending: &[Arc<Pending>]) -> Option<usize> {
     let count = |place: usize| {
-        let of_same = pending.iter().filter(|request| request.of == pending[place].of);
+        let of_same = pending
+            .iter()
+            .filter(|request| request.of == pending[place].of);
         of_same.count()
     };
     (0..pending.len()).rev().max_by_key(|place| count(*place))

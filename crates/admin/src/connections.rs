@@ -122,7 +122,10 @@ impl Connections {
 
     fn is_answering(&self) -> bool {
         let lists = self.lists();
-        lists.served.iter().any(|entry| entry.rests_since().is_none())
+        lists
+            .served
+            .iter()
+            .any(|entry| entry.rests_since().is_none())
     }
 
     fn next_time(&self) -> u64 {
@@ -284,11 +287,17 @@ mod tests {
         let probe = enter(&all, 1);
         let strangers: Vec<Connection> = (0..500).map(|_| enter(&all, 2)).collect();
         assert!(stays(&probe));
-        let left = strangers.iter().filter(|connection| stays(connection)).count();
+        let left = strangers
+            .iter()
+            .filter(|connection| stays(connection))
+            .count();
         assert_eq!(left, ADDRESS_MAX);
         let others: Vec<Connection> = (0..80).map(|_| enter(&all, 3)).collect();
         assert!(stays(&probe) && others.iter().all(|connection| !connection.waits()));
-        let left = strangers.iter().filter(|connection| stays(connection)).count();
+        let left = strangers
+            .iter()
+            .filter(|connection| stays(connection))
+            .count();
         assert_eq!(left, CONNECTIONS_MAX - 81);
         let network = |host: u16| Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, host).into();
         assert_eq!(block(network(1)), block(network(2)));
@@ -308,9 +317,14 @@ mod tests {
                 connection
             })
             .collect();
-        let served = connections.iter().filter(|connection| !connection.waits()).count();
+        let served = connections
+            .iter()
+            .filter(|connection| !connection.waits())
+            .count();
         assert_eq!(served, ADDRESS_MAX);
-        let waiting = connections[ADDRESS_MAX..].iter().filter(|connection| stays(connection));
+        let waiting = connections[ADDRESS_MAX..]
+            .iter()
+            .filter(|connection| stays(connection));
         assert_eq!(waiting.count(), CONNECTIONS_WAITING_MAX);
         assert!(!enter(&all, 2).waits());
     }

@@ -9,9 +9,9 @@ use stentor_control::{Failure, Verb};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
+use crate::backend::{Admitted, Caller, Denied, NotAdmitted, Proof, REASONS, Refused};
 use crate::cookie;
 use crate::guard;
-use crate::backend::{Admitted, Caller, Denied, NotAdmitted, Proof, REASONS, Refused};
 use crate::origin::{self, Demand};
 use crate::pages::{Client, ListenerContext};
 use crate::problem::{Problem, busy, problem};
@@ -44,7 +44,11 @@ impl Asking {
     ///
     /// # Errors
     /// When they show nothing, or a page of others makes a browser show it.
-    pub(crate) fn of(context: &ListenerContext, parts: &Parts, what: &str) -> Result<Self, Problem> {
+    pub(crate) fn of(
+        context: &ListenerContext,
+        parts: &Parts,
+        what: &str,
+    ) -> Result<Self, Problem> {
         let client = parts.extensions.get::<Client>();
         let address = client.map(|client| client.address);
         if let Some(token) = guard::bearer(&parts.headers) {

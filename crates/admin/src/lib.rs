@@ -39,9 +39,9 @@ mod visit;
 
 pub use api::openapi;
 pub use backend::{
-    Admitted, Begun, Caller, Denied, Exposition, Login, NewSession, NotAdmitted, Backend, Proof,
+    Admitted, Backend, Begun, Caller, Denied, Exposition, Login, NewSession, NotAdmitted, Proof,
     REASONS, Reason, Refused, Rejected, Report, Unproven,
 };
-pub use serve::{CertificateName, HttpListener, ListenerSocket, HttpServer, Rules, TlsSource};
+pub use serve::{CertificateName, HttpListener, HttpServer, ListenerSocket, Rules, TlsSource};
 pub use soon::{Outcome, Reply, Taken};
 pub use stream::Held;

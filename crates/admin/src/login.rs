@@ -20,10 +20,10 @@ use stentor_control::{Http, Need, Verb};
 use tokio::sync::oneshot;
 
 use crate::api::{ROOT, body, query, responses};
+use crate::backend::{Begun, Caller, Login, NewSession, NotAdmitted};
 use crate::bounds::{BODY_AT_ONCE, LOGIN_BODY_BYTES_MAX};
 use crate::cookie;
 use crate::identity::{cross_site, failed, identify, not_admitted};
-use crate::backend::{Begun, Caller, Login, NewSession, NotAdmitted};
 use crate::origin::{self, Demand};
 use crate::pages::{ListenerContext, address_of};
 use crate::problem::{JSON, Problem, answer, busy, other_method, problem};

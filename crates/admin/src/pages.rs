@@ -16,9 +16,9 @@ use hyper::{HeaderMap, StatusCode};
 use serde_json::json;
 
 use crate::api;
+use crate::backend::{Backend, Exposition, Report};
 use crate::guard::{self, Refusal};
 use crate::identity::{identify, told};
-use crate::backend::{Exposition, Backend, Report};
 use crate::problem::{JSON, Problem, answer, busy, problem};
 use crate::slots::Slots;
 use crate::soon::Soon;
@@ -73,7 +73,10 @@ pub(crate) fn router(context: Arc<ListenerContext>) -> Router {
 ///
 /// # Errors
 /// The answer to one that does not fulfil it.
-pub(crate) fn check<B>(context: &ListenerContext, request: &hyper::Request<B>) -> Result<(), Problem> {
+pub(crate) fn check<B>(
+    context: &ListenerContext,
+    request: &hyper::Request<B>,
+) -> Result<(), Problem> {
     guard::check(request, context.is_local, &context.names).map_err(refused)
 }
 
@@ -162,7 +165,11 @@ async fn readiness(State(context): State<Arc<ListenerContext>>) -> Response {
 }
 
 /// The answer to a probe. Beyond this machine nobody learns details.
-async fn probe(context: Arc<ListenerContext>, word: &str, ask: fn(&dyn Backend) -> Report) -> Response {
+async fn probe(
+    context: Arc<ListenerContext>,
+    word: &str,
+    ask: fn(&dyn Backend) -> Report,
+) -> Response {
     let backend = Arc::clone(&context.backend);
     let Some(mut report) = context.slots.health.run(move || ask(&*backend)).await else {
         return busy().into_response();

@@ -23,14 +23,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::warn;
 
+use crate::backend::Backend;
 use crate::bounds::{
     CONNECTION_TIME, END_TIME, FAREWELL_TIME, HEAD_BYTES_MAX, HEADER_TIME, HEADERS_MAX, IDLE_TIME,
     THREADS, UNACKNOWLEDGED_TIME,
 };
-use crate::backend::Backend;
+use crate::connections::{Connection, Connections};
 use crate::pages::{self, Client, ListenerContext};
 use crate::patience::{Answers, Patient};
-use crate::connections::{Connection, Connections};
 use crate::slots::Slots;
 use crate::soon::{self, Soon};
 use crate::stream::Streams;

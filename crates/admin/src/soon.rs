@@ -16,8 +16,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{Notify, oneshot};
 
-use crate::bounds::SOON_MAX;
 use crate::backend::Backend;
+use crate::bounds::SOON_MAX;
 
 /// What comes of a message that was published.
 pub type Outcome = Result<Taken, Failure>;
@@ -97,7 +97,10 @@ impl Soon {
 ///
 /// # Errors
 /// When the event descriptor cannot be watched.
-pub(crate) fn hear(event: OwnedFd, backend: Arc<dyn Backend>) -> io::Result<impl Future<Output = ()>> {
+pub(crate) fn hear(
+    event: OwnedFd,
+    backend: Arc<dyn Backend>,
+) -> io::Result<impl Future<Output = ()>> {
     let mut event = Receiver::from_owned_fd_unchecked(event)?;
     Ok(async move {
         // More than the bytes of one event: so what is read is all that there was.

@@ -13,10 +13,10 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
 use crate::backend::Rejected;
+use crate::connections::Connection;
 use crate::pages::{Client, ListenerContext, add_rules, check};
 use crate::patience::Answers;
 use crate::problem::Noted;
-use crate::connections::Connection;
 use crate::stream;
 
 /// A listener, as each of its connections has it.

@@ -644,7 +644,11 @@ mod tests {
         ];
         for (words, wish, entry_point) in cases {
             let plan = plan(words).unwrap();
-            assert_eq!((plan.wish, plan.entry_point), (wish, entry_point), "{words}");
+            assert_eq!(
+                (plan.wish, plan.entry_point),
+                (wish, entry_point),
+                "{words}"
+            );
         }
         for words in ["-h a", "-p 1", "-L mqtt://a", "--unix /s"] {
             let words = format!("x --data-dir d {words}");

@@ -1,4 +1,4 @@
-//! What shards and the keeper give each other, and what both tell others.
+//! What shards and the maintenance thread give each other, and what both tell others.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,9 +8,9 @@ use std::time::Duration;
 use stentor_disk::Region;
 use stentor_journal::{Order, Round, Segment, Synced};
 
-use crate::keeper::Finished;
+use crate::maintenance::Finished;
 
-/// For the keeper.
+/// For the maintenance thread.
 pub(crate) enum Request<R: Region> {
     Order(u16, Order<R>),
     /// A commit that was asked for, or that the shard needs.

@@ -10,7 +10,7 @@ use stentor_journal::{
 use stentor_session_log::{Body, JournalId, Name, Replay, Restored};
 
 use crate::channels::Channels;
-use crate::keeper::{Keeper, Sync};
+use crate::maintenance::{JournalMaintenance, Sync};
 use crate::writer::Writer;
 
 /// How to open a folder.
@@ -45,7 +45,7 @@ pub struct Opened<D: Disk> {
     /// One for each shard, in order.
     pub writers: Vec<Writer<D::Region>>,
     /// To be started.
-    pub keeper: Keeper<D>,
+    pub maintenance: JournalMaintenance<D>,
     /// Files that are not as they were left.
     pub troubles: Vec<Trouble>,
 }
@@ -74,7 +74,7 @@ pub fn open<D: Disk>(disk: D, options: Options) -> Result<Opened<D>, OpenError> 
     Ok(Opened {
         earlier: Earlier::new(opened.journals, &opened.troubles, opened.missing),
         writers,
-        keeper: Keeper::new(folder, channels),
+        maintenance: JournalMaintenance::new(folder, channels),
         troubles: opened.troubles,
     })
 }

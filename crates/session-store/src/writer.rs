@@ -7,10 +7,10 @@ use stentor_journal::{Full, Journal, Position, Room, Usage};
 use stentor_session_log::Name;
 
 use crate::channels::{Channels, Reply, Request, State};
-use crate::keeper::Finished;
+use crate::maintenance::Finished;
 
 /// The journal of one shard. It neither waits for the disk nor calls the system, but to ring for
-/// the keeper.
+/// the maintenance thread.
 pub struct Writer<R: Region> {
     journal: Journal<R>,
     channels: Arc<Channels<R>>,
@@ -22,7 +22,7 @@ pub struct Writer<R: Region> {
     wanted: Position,
 }
 
-/// Whether the keeper waits for a commit.
+/// Whether the maintenance thread waits for a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Commit {
     Idle,
@@ -68,7 +68,8 @@ impl<R: Region> Writer<R> {
     /// record is.
     ///
     /// # Errors
-    /// If there is no room. It was asked for: when the keeper wakes the shard, there may be.
+    /// If there is no room. It was asked for: when the maintenance thread wakes the shard, there
+    /// may be.
     pub fn append(&mut self, records: &[u8]) -> Result<Name, Full> {
         let appended = self.journal.append(records);
         let at = appended.inspect_err(|_| self.ask(records.len()))?;
@@ -118,7 +119,7 @@ impl<R: Region> Writer<R> {
     /// Goes on in another file, so that all files before it can be given up.
     ///
     /// # Errors
-    /// If there is none. When the keeper wakes the shard, there may be.
+    /// If there is none. When the maintenance thread wakes the shard, there may be.
     pub fn begin_file(&mut self) -> Result<(), Full> {
         self.journal.begin_segment()?;
         self.order();
@@ -182,14 +183,15 @@ impl<R: Region> Writer<R> {
         }
     }
 
-    /// Whether the keeper has left something for [`Writer::tend`].
+    /// Whether the maintenance thread has left something for [`Writer::tend`].
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
         self.channels.has_replies(self.journal.shard())
     }
 
-    /// Takes what the keeper has done, and tells it what there is to do. To be called in each turn
-    /// in which something was appended, and after the keeper has woken the shard.
+    /// Takes what the maintenance thread has done, and tells it what there is to do. To be called
+    /// in each turn in which something was appended, and after the maintenance thread has woken the
+    /// shard.
     pub fn tend(&mut self) -> Needs {
         for reply in self.channels.replies(self.journal.shard()) {
             match reply {

@@ -64,7 +64,7 @@ fn a_benchmark_that_is_killed_leaves_nothing_behind() {
     command.args(["--seconds", "60", "--pairs", "1", "--no-floor"]);
     command.env("TMPDIR", folder.path());
     let bench = start(&mut command);
-    // From then on its keeper knows the server, which is there a moment earlier.
+    // From then on its reaper knows the server, which is there a moment earlier.
     eventually("a measurement", || {
         let threads = descriptors(pid_of(&bench).as_raw());
         threads.iter().any(|(name, _)| name == "sampler")

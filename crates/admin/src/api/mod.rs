@@ -25,10 +25,10 @@ use hyper::{Method, StatusCode};
 use stentor_control::schema::Schemas;
 use stentor_control::{Http, Need, Verb};
 
+use crate::backend::Caller;
 use crate::bounds::{API_BODY_BYTES_MAX, BODY_AT_ONCE};
 use crate::identity::{Asking, not_done, told};
 use crate::login;
-use crate::backend::Caller;
 use crate::pages::ListenerContext;
 use crate::problem::{JSON, PROBLEMS, Problem, answer, busy, list, other_method, problem};
 use crate::stream;

@@ -8,9 +8,9 @@ use stentor_control::Failure;
 use stentor_control::publish::{Plain, Published};
 use tokio::time::timeout;
 
+use crate::backend::Caller;
 use crate::bounds::{SOON_BYTES_MAX, SOON_TIME};
 use crate::identity::failed;
-use crate::backend::Caller;
 use crate::pages::ListenerContext;
 use crate::problem::{JSON, Problem, answer, busy};
 use crate::soon::{Outcome, Taken};

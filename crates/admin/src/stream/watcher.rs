@@ -9,8 +9,8 @@ use stentor_control::Verb;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::identity::{Asking, Shown, not_admitted, not_done, told};
 use crate::backend::{Caller, NotAdmitted, Proof, Unproven};
+use crate::identity::{Asking, Shown, not_admitted, not_done, told};
 use crate::pages::ListenerContext;
 use crate::problem::{Problem, busy};
 use crate::slots::Slot;
@@ -34,7 +34,10 @@ impl Watcher {
     ///
     /// # Errors
     /// The answer, if nobody is known by it.
-    pub(crate) async fn admit(context: &Arc<ListenerContext>, parts: &Parts) -> Result<Self, Problem> {
+    pub(crate) async fn admit(
+        context: &Arc<ListenerContext>,
+        parts: &Parts,
+    ) -> Result<Self, Problem> {
         let mut asking = Asking::of(context, parts, "this path")?;
         Ok(Self {
             caller: asking.caller(context).await?,

@@ -149,7 +149,10 @@ pub(crate) fn open(poll: &mut Poll, plan: &Plan<'_>) -> Result<Crowd, BenchError
     let mut settled = 0;
     loop {
         let mut is_full = false;
-        while !is_full && connector.entrants.len() < connector.allowed() && connector.waiting < plan.at_once {
+        while !is_full
+            && connector.entrants.len() < connector.allowed()
+            && connector.waiting < plan.at_once
+        {
             is_full = !connector.begin(poll)?;
         }
         if connector.waiting == 0 && connector.entrants.len() == plan.count {

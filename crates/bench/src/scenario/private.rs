@@ -2,10 +2,10 @@
 //! out, the response to the sender and the message to the receiver. The same with an adaptor on the
 //! way, and a room in which all of them hear each other.
 
-mod worker_pool;
 mod published;
 mod ramp;
 mod scene;
+mod worker_pool;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +32,8 @@ use crate::target::{Needs, Running, Subject};
 use crate::wire::Version;
 use crate::workload::{Published, Sheet, Workload, members};
 
-use worker_pool::{WorkerPool, Way};
 use scene::Scene;
+use worker_pool::{Way, WorkerPool};
 
 const IN: Metric = Metric::new("in_per_s", "in/s", Unit::PerSecond);
 const OUT: Metric = Metric::new("out_per_s", "out/s", Unit::PerSecond);

@@ -522,7 +522,10 @@ fn a_call_is_answered_by_an_adaptor() {
         let bob = w.connect(Version::V5, id, &member("bob"));
         w.subscribe(bob, "$reply/+", Q1);
         w.publish(bob, "$room/tea/call/move/1", "e4", Q1, false);
-        assert!(adaptors.asked.lock().unwrap().is_empty(), "bob is not there");
+        assert!(
+            adaptors.asked.lock().unwrap().is_empty(),
+            "bob is not there"
+        );
         let puback = w.take_packet(bob, 0x40).expect("a PUBACK");
         assert_eq!(puback.get(4), Some(&0x87));
         let refused = w.take_messages(bob).pop().expect("an answer");

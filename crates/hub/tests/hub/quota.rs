@@ -265,7 +265,7 @@ fn make_room(number: u16) -> Vec<u8> {
     packet
 }
 
-/// Who is about to be taken over has its commands taken beyond its purse, up to a bound. What was
+/// Who is about to be taken over has its commands taken beyond its rate, up to a bound. What was
 /// acknowledged is done, in its order, whether or not there was more; the next connection owes
 /// nothing for it.
 #[test]

@@ -156,8 +156,14 @@ impl AdaptorSet {
         // Those for more come before those for less; a sort keeps the order of equals.
         ordered.sort_by_key(|one| (one.zone.is_some(), one.room.is_some()));
         let apart = numbered(zones_apart(config, directory), &plane.center)?;
-        let mut before: Vec<Option<Arc<Scoped>>> =
-            plane.adaptor_set.load().all.iter().cloned().map(Some).collect();
+        let mut before: Vec<Option<Arc<Scoped>>> = plane
+            .adaptor_set
+            .load()
+            .all
+            .iter()
+            .cloned()
+            .map(Some)
+            .collect();
         let mut all: Vec<Arc<Scoped>> = Vec::new();
         let mut changed = Vec::new();
         for one in ordered {
@@ -277,7 +283,11 @@ impl Shared {
         loop {
             // It begins again at 0; there are far fewer adaptors than numbers.
             let id = self.last_id.fetch_add(1, Ordering::Relaxed);
-            if adaptor_set.all.iter().all(|one| one.running.adaptor.id() != id) {
+            if adaptor_set
+                .all
+                .iter()
+                .all(|one| one.running.adaptor.id() != id)
+            {
                 return id;
             }
         }

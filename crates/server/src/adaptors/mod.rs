@@ -5,10 +5,10 @@
 //! of a request; the first that denies decides. Shards ask and go on; the verdict comes back
 //! through the control queue. [`LoginHooks`] asks them about logins before the Auth Center.
 
-mod login_hooks;
 mod actions;
-mod job;
 mod adaptor_set;
+mod job;
+mod login_hooks;
 
 use std::collections::VecDeque;
 use std::mem;
@@ -35,10 +35,10 @@ use crate::context::ServerContext;
 use crate::error::ServerError;
 use crate::shard::ShardCommand;
 
-pub(crate) use login_hooks::LoginHooks;
 use actions::AdaptorActions;
-use job::{Job, who};
 use adaptor_set::{AdaptorSet, Scoped};
+use job::{Job, who};
+pub(crate) use login_hooks::LoginHooks;
 
 /// How long somebody without a connection waits for adaptors.
 const VERDICT_TIME: Duration = Duration::from_secs(10);

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::lifecycle::{Asker, Command};
 use crate::peer::Peer;
-use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
+use crate::shard::{Handover, Incoming, Purpose, unix_peer};
 use crate::survey::Age;
 use crate::telemetry::Metrics;
 use crate::transport::Transport;
@@ -455,7 +455,7 @@ impl Admin {
         if ready.is_err() {
             return;
         }
-        let traveller = Traveller {
+        let handover = Handover {
             transport: Transport::Plain,
             unread,
             peer: unix_peer(&stream),
@@ -464,7 +464,7 @@ impl Admin {
             permit: None,
             purpose: Purpose::Administrate(zone),
         };
-        let incoming = Incoming::Connection(Box::new(traveller));
+        let incoming = Incoming::Connection(Box::new(handover));
         let shard = self.idlest_shard();
         if let Err(errno) = self.context.send(shard, incoming, OwnedFd::from(stream)) {
             warn!(%errno, "an administrator's connection found no room");

@@ -14,7 +14,7 @@ use stentor_session::ConnectRequest;
 use super::Admin;
 use super::protocol::Failure;
 use crate::peer::Peer;
-use crate::shard::{Incoming, Purpose, Traveller};
+use crate::shard::{Handover, Incoming, Purpose};
 use crate::transport::Transport;
 
 /// Messages of QoS 1 on their way at a time.
@@ -41,7 +41,7 @@ impl Admin {
         let pair =
             pair.and_then(|(ours, theirs)| theirs.set_nonblocking(true).map(|()| (ours, theirs)));
         let (ours, theirs) = pair.map_err(|error| Failure::new("busy", no_socket(&error)))?;
-        let traveller = Traveller {
+        let handover = Handover {
             transport: Transport::Plain,
             unread: Vec::new(),
             peer: address.map_or_else(own, Peer::from),
@@ -50,7 +50,7 @@ impl Admin {
             permit: None,
             purpose: Purpose::Connect(Box::new(request()), Arc::clone(identity)),
         };
-        let incoming = Incoming::Connection(Box::new(traveller));
+        let incoming = Incoming::Connection(Box::new(handover));
         let sent = self.context.send(shard, incoming, OwnedFd::from(theirs));
         sent.map_err(|errno| Failure::new("busy", no_socket(&errno)))?;
         Ok(ours)

@@ -305,7 +305,7 @@ fn shard(report: &ShardReport) -> Shard {
             mesh_inward: report.mesh_inward,
             mesh_overflowed: report.mesh_overflowed,
             connections_stalled: report.stalled,
-            connections_travelling: report.travelling,
+            connections_travelling: report.handovers,
         },
     }
 }

@@ -23,8 +23,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use stentor_admin::{
-    Admitted, Begun, CertificateName, HttpListener, Exposition, HttpServer, Held, Login, NotAdmitted, Backend,
-    Proof, Rejected, Report, Rules, TlsSource,
+    Admitted, Backend, Begun, CertificateName, Exposition, Held, HttpListener, HttpServer, Login,
+    NotAdmitted, Proof, Rejected, Report, Rules, TlsSource,
 };
 use stentor_auth::center::Center;
 use stentor_auth::credential::certificate::{NameSource, user_name};

@@ -73,16 +73,18 @@ impl HttpListeners {
                 }
             };
             match bind_tcp(host, port) {
-                Ok(places) => listeners
-                    .sockets
-                    .extend(places.into_iter().map(|(place, socket)| {
-                        let url = HttpUrl::Tcp {
-                            is_tls,
-                            host: place.ip().to_string(),
-                            port: place.port(),
-                        };
-                        (url, ListenerSocket::Tcp(TcpListener::from(socket)))
-                    })),
+                Ok(places) => {
+                    listeners
+                        .sockets
+                        .extend(places.into_iter().map(|(place, socket)| {
+                            let url = HttpUrl::Tcp {
+                                is_tls,
+                                host: place.ip().to_string(),
+                                port: place.port(),
+                            };
+                            (url, ListenerSocket::Tcp(TcpListener::from(socket)))
+                        }))
+                }
                 Err(error) if are_named => return Err(refusal(&url, error)),
                 // A machine without IPv6.
                 Err(error) if is_unavailable(&error) => {}

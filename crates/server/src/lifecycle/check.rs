@@ -51,7 +51,12 @@ pub fn hints(config: &Config) -> Vec<String> {
             .iter()
             .filter_map(|it| unanswered(it, folder)),
     );
-    hints.extend(config.listeners.iter().filter_map(open_listeners::slow_certificate));
+    hints.extend(
+        config
+            .listeners
+            .iter()
+            .filter_map(open_listeners::slow_certificate),
+    );
     hints
 }
 

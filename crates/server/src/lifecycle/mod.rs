@@ -39,7 +39,7 @@ use crate::exit::ServerExit;
 use crate::http;
 use crate::log::Logger;
 use crate::shard::ShardCommand;
-use crate::telemetry::{FigureKeeper, Metrics, sys};
+use crate::telemetry::{FigureRecorder, Metrics, sys};
 use crate::warden;
 pub use check::{check, hints};
 use reload::Reloader;
@@ -51,7 +51,7 @@ pub(crate) use sessions::{
 use signals::Signals;
 pub use signals::{block_signals, survive_long_files};
 pub(crate) use start::random;
-use start::{Keepers, Shards};
+use start::{BackgroundThreads, Shards};
 use systemd::Systemd;
 use watch::{FILE_CHANGED, Watch};
 
@@ -160,7 +160,7 @@ fn begin(
         directory,
         open_listeners,
         shards,
-        keepers,
+        background,
         calls,
     } = start::start(&config, data_dir)?;
     context.journal.audit_by(&directory);
@@ -200,7 +200,7 @@ fn begin(
         context,
         systemd: Systemd::from_environment(),
         control,
-        keepers,
+        background,
         figures,
         calls,
         commands,
@@ -214,7 +214,11 @@ fn begin(
 }
 
 /// Tells those who ask what is open.
-fn note_listeners(control: &Control, open_listeners: &open_listeners::OpenListeners, http: &http::HttpListeners) {
+fn note_listeners(
+    control: &Control,
+    open_listeners: &open_listeners::OpenListeners,
+    http: &http::HttpListeners,
+) {
     control.note_ports(open_listeners.ports());
     control.note_others(open_listeners.call_ports(), http);
 }
@@ -263,10 +267,10 @@ fn watch_all(
     context: &Arc<ServerContext>,
     directory: &Arc<Directory>,
     control: &Control,
-) -> Result<FigureKeeper, ServerError> {
+) -> Result<FigureRecorder, ServerError> {
     watch_connections(config, context, directory)?;
     let commit = config.figures.commit;
-    let figures = FigureKeeper::start(context, directory, data_dir.path(), commit)?;
+    let figures = FigureRecorder::start(context, directory, data_dir.path(), commit)?;
     control.note_figures(figures.history());
     Ok(figures)
 }
@@ -303,8 +307,8 @@ struct Supervisor {
     context: Arc<ServerContext>,
     systemd: Systemd,
     control: Control,
-    keepers: Keepers,
-    figures: FigureKeeper,
+    background: BackgroundThreads,
+    figures: FigureRecorder,
     calls: CallServer,
     /// To this thread, for a watch that begins.
     commands: Sender<Command>,
@@ -367,7 +371,8 @@ impl Supervisor {
             }
         }
         self.watch_file();
-        self.control.note_ports(self.reloader.open_listeners.ports());
+        self.control
+            .note_ports(self.reloader.open_listeners.ports());
         if result.is_ok() {
             let Reloader {
                 started,
@@ -425,13 +430,13 @@ impl Supervisor {
         drop(self.calls);
         self.reloader.open_listeners.remove_files();
         drop(self.http_server.take());
-        drop(self.keepers.spool);
+        drop(self.background.spool);
         // After the shards, whose last messages it commits.
-        self.keepers.retained.end();
+        self.background.retained.end();
         let sessions = self
-            .keepers
+            .background
             .sessions
-            .map(stentor_session_store::Keeper::end);
+            .map(stentor_session_store::JournalMaintenance::end);
         if let Some(Err(error)) = sessions {
             warn!("the sessions were not brought to the disk: {error}");
         }

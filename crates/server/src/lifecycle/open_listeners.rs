@@ -80,7 +80,10 @@ pub(super) fn slow_certificate(listener: &Listener) -> Option<String> {
 ///
 /// # Errors
 /// When its certificate or its place cannot be used.
-pub(super) fn open(listener: &Listener, shards: u8) -> Result<(OpenListener, Vec<Opened>), ServerError> {
+pub(super) fn open(
+    listener: &Listener,
+    shards: u8,
+) -> Result<(OpenListener, Vec<Opened>), ServerError> {
     let certificate = certificate(listener)?;
     warn_of_slow(&listener.url, certificate.as_ref());
     let mut opened = Vec::new();
@@ -147,12 +150,16 @@ impl OpenListeners {
 
     /// The open places for MQTT.
     pub(super) fn ports(&self) -> impl Iterator<Item = &Arc<Port>> {
-        self.mqtt.iter().flat_map(|open_listener| &open_listener.ports)
+        self.mqtt
+            .iter()
+            .flat_map(|open_listener| &open_listener.ports)
     }
 
     /// The open places for calls.
     pub(super) fn call_ports(&self) -> impl Iterator<Item = &Arc<Port>> {
-        self.calls.iter().flat_map(|open_listener| &open_listener.ports)
+        self.calls
+            .iter()
+            .flat_map(|open_listener| &open_listener.ports)
     }
 
     /// Removes the files of Unix sockets, once: somebody else may make them again right after.

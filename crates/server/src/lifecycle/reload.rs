@@ -245,7 +245,8 @@ impl Reloader {
             }
             let certificate = open_listeners::certificate(listener)?;
             open_listeners::warn_of_slow(&listener.url, certificate.as_ref());
-            let Some(open_listener) = self.open_listeners.find(&self.config.listeners, *from) else {
+            let Some(open_listener) = self.open_listeners.find(&self.config.listeners, *from)
+            else {
                 continue;
             };
             let rules = |port: &Arc<Port>| {

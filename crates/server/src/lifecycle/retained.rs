@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use stentor_disk::MappedDisk;
 use stentor_hub::{NotKept, ShardItem};
-use stentor_retained::{Keeper, Quota, Store, StoreEvent, StoreOptions, Sync, Watcher};
+use stentor_retained::{Quota, Store, StoreEvent, StoreMaintenance, StoreOptions, Sync, Watcher};
 use stentor_session::{Outcome, Ticket};
 use tracing::{info, warn};
 
@@ -110,7 +110,7 @@ fn tell_damage(store: &Store<MappedDisk>, folder: &Path) {
 ///
 /// # Errors
 /// When a thread cannot be started.
-pub(super) fn start(context: &Arc<ServerContext>) -> std::io::Result<Keeper> {
+pub(super) fn start(context: &Arc<ServerContext>) -> std::io::Result<StoreMaintenance> {
     let messenger = Messenger {
         context: Arc::downgrade(context),
     };

@@ -18,7 +18,7 @@ use stentor_journal::Bounds;
 use stentor_session::Message;
 use stentor_session_log::{DamageKind, Restored, RestoredRoom, RestoredSession};
 use stentor_session_store::{
-    Keeper, Opened, Options, StoreEvent, Sync, Watcher, open as open_journals,
+    JournalMaintenance, Opened, Options, StoreEvent, Sync, Watcher, open as open_journals,
 };
 use stentor_spool::{Folder, Place, Spool};
 use stentor_topic::Zone;
@@ -206,7 +206,7 @@ fn tell_damage(
 pub(super) struct Dealt {
     /// One for each shard; none if nothing is written down.
     pub(super) heritages: Vec<Heritage>,
-    pub(super) keeper: Option<Keeper<MappedDisk>>,
+    pub(super) maintenance: Option<JournalMaintenance<MappedDisk>>,
     pub(super) spool: Option<Spool>,
     /// The users of these sessions.
     pub(super) owners: Option<Owners>,
@@ -228,14 +228,14 @@ impl Prior {
                 restored: AtomicU64::new(0),
                 damaged: self.damaged,
             },
-            monitor: self.opened.keeper.monitor(),
+            monitor: self.opened.maintenance.monitor(),
             spool: OnceLock::new(),
             looker: OnceLock::new(),
             unreadable: AtomicU64::new(0),
         }
     }
 
-    /// Starts the keeper, and deals sessions and rooms to the shards.
+    /// Starts the maintenance thread, and deals sessions and rooms to the shards.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -248,11 +248,11 @@ impl Prior {
         let Opened {
             earlier,
             writers,
-            keeper,
+            maintenance,
             ..
         } = self.opened;
         let watcher = Arc::new(Messenger(Arc::downgrade(context)));
-        let keeper = keeper.start(self.sync, earlier, watcher)?;
+        let maintenance = maintenance.start(self.sync, earlier, watcher)?;
         let all = writers.iter().map(|_| sessions::Prior::default());
         let mut priors: Vec<sessions::Prior> = all.collect();
         let (mut users, mut homeless) = (HashSet::new(), 0_usize);
@@ -303,7 +303,7 @@ impl Prior {
         Ok(Dealt {
             heritages: heritages.collect(),
             spool: Some(spool),
-            keeper: Some(keeper),
+            maintenance: Some(maintenance),
             owners,
         })
     }
@@ -409,7 +409,7 @@ fn identify(session: &WrittenSession, center: &Center, context: &ServerContext) 
     Some((identity, tenants))
 }
 
-/// Passes on what the keeper says. The server context ends before it.
+/// Passes on what the maintenance thread says. The server context ends before it.
 struct Messenger(Weak<ServerContext>);
 
 impl Watcher for Messenger {

@@ -15,7 +15,7 @@ use stentor_auth::center::Center;
 use stentor_auth::store::Directory;
 use stentor_disk::MappedDisk;
 use stentor_hub::{InterestTable, Ledger, SHARDS_MAX, Shared};
-use stentor_retained::{Keeper, Store};
+use stentor_retained::{Store, StoreMaintenance};
 use stentor_spool::Spool;
 use stentor_topic::TopicHasher;
 use tracing::warn;
@@ -52,19 +52,19 @@ use crate::warden::Alarm;
 use crate::zones;
 
 /// What waits for disks.
-pub(super) struct Keepers {
-    pub(super) retained: Keeper,
+pub(super) struct BackgroundThreads {
+    pub(super) retained: StoreMaintenance,
     /// None if nothing is written down of them.
-    pub(super) sessions: Option<SessionKeeper>,
+    pub(super) sessions: Option<SessionMaintenance>,
     /// The backlogs of sessions on the disk. Its threads end with it.
     pub(super) spool: Option<Spool>,
 }
 
-/// The keeper of the journals of sessions.
-pub(super) type SessionKeeper = stentor_session_store::Keeper<MappedDisk>;
+/// The maintenance thread of the journals of sessions.
+pub(super) type SessionMaintenance = stentor_session_store::JournalMaintenance<MappedDisk>;
 
-/// The keeper of journals, if there are any, and whose sessions were in them.
-type Inherited = ((Option<SessionKeeper>, Option<Spool>), Option<Owners>);
+/// The maintenance thread of journals, if there are any, and whose sessions were in them.
+type Inherited = ((Option<SessionMaintenance>, Option<Spool>), Option<Owners>);
 
 /// Descriptors kept free in each table: for connections between accept and home, and for the
 /// rest of the process.
@@ -81,7 +81,7 @@ pub(super) struct Started {
     pub(super) directory: Arc<Directory>,
     pub(super) open_listeners: OpenListeners,
     pub(super) shards: Shards,
-    pub(super) keepers: Keepers,
+    pub(super) background: BackgroundThreads,
     /// The listeners of procedures, which no shard serves.
     pub(super) calls: Vec<Called>,
 }
@@ -144,16 +144,18 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         adaptors,
     };
     let started = start_shards(config, count, table, capacity, basis, prior, opened);
-    let started = started.and_then(|(context, shards, ((session_keeper, spool), owners))| {
-        let center = logins.follow_changes(&context, owners)?;
-        let keepers = Keepers {
-            retained: retained::start(&context)?,
-            sessions: session_keeper,
-            spool,
-        };
-        Ok((context, shards, keepers, center))
-    });
-    let (context, shards, keepers, center) =
+    let started = started.and_then(
+        |(context, shards, ((session_maintenance, spool), owners))| {
+            let center = logins.follow_changes(&context, owners)?;
+            let background = BackgroundThreads {
+                retained: retained::start(&context)?,
+                sessions: session_maintenance,
+                spool,
+            };
+            Ok((context, shards, background, center))
+        },
+    );
+    let (context, shards, background, center) =
         started.map_err(|error| ServerError::system("starting the shards", error))?;
     Ok(Started {
         context,
@@ -161,7 +163,7 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         directory,
         open_listeners,
         shards,
-        keepers,
+        background,
         calls,
     })
 }
@@ -372,7 +374,11 @@ fn start_shards(
         // Every shard has its own copies now; these would keep closed listeners open.
         fdtable::close_moved(&moved);
     }
-    Ok((context, shards, ((dealt.keeper, dealt.spool), dealt.owners)))
+    Ok((
+        context,
+        shards,
+        ((dealt.maintenance, dealt.spool), dealt.owners),
+    ))
 }
 
 /// What the hub of a shard shares with the others.

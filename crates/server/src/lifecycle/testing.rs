@@ -7,7 +7,7 @@ use stentor_auth::store::Directory;
 use tempfile::TempDir;
 
 use super::open_listeners::OpenListeners;
-use super::start::{self, Keepers, Shards, Started};
+use super::start::{self, BackgroundThreads, Shards, Started};
 use crate::config::{Config, Sources};
 use crate::context::ServerContext;
 use crate::data_dir::DataDir;
@@ -24,7 +24,7 @@ pub(crate) struct Running {
     directory: Arc<Directory>,
     open_listeners: OpenListeners,
     shards: Shards,
-    keepers: Keepers,
+    background: BackgroundThreads,
     _folder: TempDir,
 }
 
@@ -47,7 +47,7 @@ impl Running {
             directory,
             open_listeners,
             shards,
-            keepers,
+            background,
             ..
         } = start::start(&config.unwrap(), &data_dir).unwrap();
         Self {
@@ -55,7 +55,7 @@ impl Running {
             directory,
             open_listeners,
             shards,
-            keepers,
+            background,
             _folder: folder,
         }
     }
@@ -86,8 +86,8 @@ impl Running {
             self.shards.join(Instant::now() + DEADLINE),
             "the shards end"
         );
-        self.keepers.retained.end();
-        let sessions = self.keepers.sessions.expect("they are written down");
+        self.background.retained.end();
+        let sessions = self.background.sessions.expect("they are written down");
         sessions.end().unwrap();
     }
 }

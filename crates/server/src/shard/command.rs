@@ -56,13 +56,13 @@ pub(crate) enum ShardCommand {
 /// What travels: the state beside a descriptor.
 pub(crate) enum Incoming {
     /// A connection whose home is the receiving shard.
-    Connection(Box<Traveller>),
+    Connection(Box<Handover>),
     /// A listener that was opened on reload.
     Listener(Arc<Port>),
 }
 
 /// A connection on its way to another shard.
-pub(crate) struct Traveller {
+pub(crate) struct Handover {
     pub(crate) transport: Transport,
     /// Bytes that were read and not applied.
     pub(crate) unread: Vec<u8>,

@@ -323,7 +323,7 @@ impl Shard {
             mesh_inward: inward as u64,
             mesh_overflowed: overflowed as u64,
             stalled: (stalled.sum::<usize>() + self.awaiting_room.len()) as u64,
-            travelling: self.arrivals.waiting() as u64,
+            handovers: self.arrivals.waiting() as u64,
             latency: self.figures.latency.clone(),
             losses: LossReport {
                 causes,

@@ -20,10 +20,10 @@ mod banned;
 mod close;
 mod command;
 mod control_queues;
-mod readiness;
 mod errands;
 mod exchange;
 mod flush;
+mod handover;
 mod inquiry;
 mod leave;
 mod link;
@@ -33,6 +33,7 @@ mod pause;
 mod policy;
 mod poller;
 mod read;
+mod readiness;
 mod recording;
 mod replies;
 mod scratch;
@@ -40,7 +41,6 @@ mod strangers;
 mod tail;
 mod take_over;
 mod tell;
-mod travel;
 mod unwritten;
 mod wait;
 mod watch;
@@ -48,8 +48,8 @@ mod weigh;
 
 pub(crate) use accept::unix_peer;
 pub(crate) use command::{
-    AboutClient, ClientEntry, Found, Incoming, Inquiry, Listeners, Purpose, QueueSeen,
-    ShardCommand, Survey, Traveller,
+    AboutClient, ClientEntry, Found, Handover, Incoming, Inquiry, Listeners, Purpose, QueueSeen,
+    ShardCommand, Survey,
 };
 pub(crate) use link::LinkBytes;
 pub(crate) use login::reason_of;
@@ -84,12 +84,12 @@ use crate::trace::Taps;
 use crate::transport::Transport;
 use accept::Listening;
 use backlog::Backlog;
-use readiness::{Readiness, inherit};
 use inquiry::Questions;
 use link::{Link, LinkKey, Phase, Reading};
 use pace::{ADVANCE_TIME, ADVANCE_VISITS, Crowd, Longer, Part};
 use poller::Poller;
 use read::Rows;
+use readiness::{Readiness, inherit};
 use scratch::Scratch;
 use strangers::Strangers;
 use take_over::TakeOvers;

@@ -120,7 +120,7 @@ pub(crate) fn total<'a>(reports: impl IntoIterator<Item = &'a ShardReport>) -> S
         sum.mesh_inward += report.mesh_inward;
         sum.mesh_overflowed += report.mesh_overflowed;
         sum.stalled += report.stalled;
-        sum.travelling += report.travelling;
+        sum.handovers += report.handovers;
         sum.latency.add(&report.latency);
         for (cause, count) in &report.losses.causes {
             *sum.losses.causes.entry(cause).or_default() += count;

@@ -119,8 +119,8 @@ impl Workload for Connected {
         let (doing, of) = ("measuring clean and lasting sessions", 4 * ROUNDS as u64);
         let status = running.status_at();
         let (measured, generator) = work(progress, doing, of, move |gauge| {
-            let mut groups =
-                [Lasts::Connection, Lasts::Forever].map(|lasts| ClientGroup::open(&this, &place, lasts));
+            let mut groups = [Lasts::Connection, Lasts::Forever]
+                .map(|lasts| ClientGroup::open(&this, &place, lasts));
             let generator = GeneratorMeter::start();
             let before = written_at(status.as_ref());
             let mut measured = this.measure(&mut groups, pid, gauge)?;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::worker_pool::{WorkerPool, Missing, Way};
+use super::worker_pool::{Missing, Way, WorkerPool};
 use super::{CPU, IN, LATENCY, LATENCY_P99, OUT, Private, RSS_EACH};
 use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::BenchError;

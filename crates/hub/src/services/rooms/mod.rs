@@ -36,7 +36,7 @@ use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::subscribe::Element;
 use crate::core::inbound::{acknowledge, subscribe};
 use crate::core::routing::batch;
-use crate::core::sessions::purse;
+use crate::core::sessions::command_rate;
 use crate::core::transitions::Transition;
 use crate::core::work::PACKET_VISITS_FREE;
 use crate::core::{Core, work};
@@ -431,7 +431,7 @@ impl RoomService {
                 direct::deliver_stored(core, now, session_of(seat), &message);
             }
             RoomItem::Answer(answer) => self.requests.push(RoomRequest::Answer(answer)),
-            RoomItem::Charge { session, work } => purse::charged(core, now, session, work),
+            RoomItem::Charge { session, work } => command_rate::charge(core, now, session, work),
             RoomItem::Clear { seat, room, why } => {
                 self.clear_room(core, now, session_of(seat), &room, why);
             }

@@ -24,7 +24,7 @@ use crate::services::rooms::RoomService;
 use crate::services::rooms::talk::say_about_join;
 
 /// A room that a session is in, and whether it may be there: as what, by its subscriptions.
-struct Standing {
+struct RoomAccess {
     room: Box<str>,
     before: Option<Entry>,
     now: Option<Entry>,
@@ -152,15 +152,15 @@ impl RoomService {
         };
         let is_live = session.live().is_some();
         let mut expelled: Vec<Box<str>> = Vec::new();
-        for standing in standings(core, key, before) {
-            if standing.before == standing.now {
+        for access in accesses(core, key, before) {
+            if access.before == access.now {
                 continue;
             }
-            let room = &*standing.room;
-            match standing.now {
+            let room = &*access.room;
+            match access.now {
                 None => {
                     self.leave_room(core, now, key, room, Parting::Revoked);
-                    expelled.push(standing.room);
+                    expelled.push(access.room);
                 }
                 // Its session comes back as what it may be then.
                 _ if !is_live => self.leave_room(core, now, key, room, Parting::Revoked),
@@ -193,25 +193,25 @@ impl RoomService {
 }
 
 /// The rooms that a session is in, and may be in, by these rights and those that it had before.
-fn standings(core: &Core, key: SessionKey, before: &Identity) -> Vec<Standing> {
-    let mut standings: Vec<Standing> = Vec::new();
+fn accesses(core: &Core, key: SessionKey, before: &Identity) -> Vec<RoomAccess> {
+    let mut accesses: Vec<RoomAccess> = Vec::new();
     let mut places: BTreeMap<Box<str>, usize> = BTreeMap::new();
     let Some(session) = core.session(key) else {
-        return standings;
+        return accesses;
     };
     let mut add = |filter: &str| {
         let Some(room) = room_of(filter) else {
             return;
         };
         let entries = [before, &**session.state.identity()].map(|who| entry(who, room, filter));
-        let known = places.get(room).and_then(|at| standings.get_mut(*at));
+        let known = places.get(room).and_then(|at| accesses.get_mut(*at));
         if let Some(known) = known {
             known.before = known.before.or(entries[0]);
             known.now = known.now.or(entries[1]);
             return;
         }
-        places.insert(room.into(), standings.len());
-        standings.push(Standing {
+        places.insert(room.into(), accesses.len());
+        accesses.push(RoomAccess {
             room: room.into(),
             before: entries[0],
             now: entries[1],
@@ -232,7 +232,7 @@ fn standings(core: &Core, key: SessionKey, before: &Identity) -> Vec<Standing> {
             }
         }
     }
-    standings
+    accesses
 }
 
 /// A session may be in these rooms no more. O(subscriptions), however many rooms they are.

@@ -133,13 +133,13 @@ impl FigureHistory {
 }
 
 /// Keeps the history.
-pub(crate) struct Keeper {
+pub(crate) struct FigureRecorder {
     history: Arc<FigureHistory>,
     stop: Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Keeper {
+impl FigureRecorder {
     /// Starts the thread, which writes to a file in this folder so often; never, if that is zero.
     ///
     /// # Errors

@@ -268,7 +268,7 @@ impl DeliveryContext<'_> {
         if let (Some(number), Some(held)) = (session.state.number(), held)
             && held.qos != QoS::AtMostOnce
         {
-            self.log.holds(number, held, self.standing);
+            self.log.holds(number, held, self.copy);
         }
     }
 

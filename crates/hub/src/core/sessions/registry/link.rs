@@ -12,7 +12,7 @@ use crate::core::delivery::snapshot::Snapshots;
 use crate::core::ids::LinkId;
 use crate::core::inbound::subscribe::Element;
 use crate::core::sessions::authenticate::Method;
-use crate::core::sessions::purse::Purse;
+use crate::core::sessions::command_rate::CommandRate;
 use crate::core::sessions::quota::{Meter, Seat};
 use crate::core::sessions::state::Absence;
 use crate::core::sessions::tally::{PauseCause, Tallies};
@@ -103,7 +103,7 @@ pub(crate) struct Extras {
     /// What it owes for work that is beyond its due.
     pub(crate) debt: Debt,
     /// What it owes for commands about rooms, where it has given any.
-    pub(crate) purse: Option<Purse>,
+    pub(crate) command_rate: Option<CommandRate>,
     /// Whether it takes no reason strings [MQTT-3.1.2-29].
     pub(crate) terse: bool,
     /// Its places among the connections of its user and zone, where those are counted.
@@ -280,7 +280,11 @@ impl Live {
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.extras.as_ref().is_some_and(|extras| {
-            extras.held > 0 || extras.purse.as_ref().is_some_and(Purse::is_full)
+            extras.held > 0
+                || extras
+                    .command_rate
+                    .as_ref()
+                    .is_some_and(CommandRate::is_full)
         })
     }
 
@@ -290,7 +294,7 @@ impl Live {
     pub(crate) fn paused_until(&self, now: Tick) -> Option<(Tick, PauseCause)> {
         let extras = self.extras.as_ref()?;
         let published = extras.meter.as_ref().map(Meter::paid_at);
-        let commanded = extras.purse.as_ref().map(Purse::paid_at);
+        let commanded = extras.command_rate.as_ref().map(CommandRate::paid_at);
         let mut until = (extras.debt.paid_at(), PauseCause::Work);
         let commanded = commanded.map(|at| (at, PauseCause::RoomCommands));
         for other in published.into_iter().chain(commanded) {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use mio::unix::SourceFd;
 
 use super::Shard;
-use super::command::{Arrived, Incoming, Purpose, ShardCommand, Traveller};
+use super::command::{Arrived, Handover, Incoming, Purpose, ShardCommand};
 use super::link::{Entrance, Link, Phase};
 use crate::inbox::Received;
 use crate::telemetry::Entry;
@@ -38,7 +38,7 @@ impl Shard {
             debug_assert!(false, "a link is always registered");
         }
         let ticket = self.tickets.deal();
-        let traveller = Traveller {
+        let handover = Handover {
             transport: link.transport,
             unread: link.tail.into(),
             peer: link.peer,
@@ -46,7 +46,7 @@ impl Shard {
             permit: link.permit,
             purpose,
         };
-        let incoming = Incoming::Connection(Box::new(traveller));
+        let incoming = Incoming::Connection(Box::new(handover));
         self.context
             .post(home, ShardCommand::Incoming(ticket, incoming));
         self.outbox.queue(home, ticket, link.fd);
@@ -81,23 +81,23 @@ impl Shard {
                     self.context.journal.note(Entry::Shed { what });
                 }
             }
-            Incoming::Connection(traveller) => self.take_in_connection(*traveller, fd),
+            Incoming::Connection(handover) => self.take_in_connection(*handover, fd),
         }
     }
 
-    fn take_in_connection(&mut self, traveller: Traveller, fd: OwnedFd) {
+    fn take_in_connection(&mut self, handover: Handover, fd: OwnedFd) {
         if self.links.len() >= self.context.capacity.total() {
             self.figures.refused += 1;
             return;
         }
-        let Traveller {
+        let Handover {
             transport,
             unread,
             peer,
             port,
             permit,
             purpose,
-        } = traveller;
+        } = handover;
         let entrance = match purpose {
             Purpose::Connect(..) => Entrance::Login,
             Purpose::Administrate(zone) => Entrance::Administrator(zone),

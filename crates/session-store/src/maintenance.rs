@@ -12,7 +12,7 @@ use stentor_journal::{Answer, Folder, Journal, OldJournal, Order, Synced};
 use crate::channels::{Channels, Reply, Request};
 use crate::open::Earlier;
 
-/// How long the keeper waits before it tries again what the disk has refused.
+/// How long the maintenance thread waits before it tries again what the disk has refused.
 const RETRY: Duration = Duration::from_millis(500);
 /// How many times that grows to twice as much, while the disk fails to sync.
 const RETRY_DOUBLINGS: u32 = 6;
@@ -31,7 +31,7 @@ pub enum Sync {
     Always,
 }
 
-/// Hears of the keeper, on its thread.
+/// Hears of the maintenance thread, on its thread.
 pub trait Watcher: Send + std::marker::Sync + 'static {
     /// A shard has to call [`Writer::tend`](crate::Writer::tend).
     fn wake(&self, shard: u16);
@@ -51,8 +51,8 @@ pub enum StoreEvent {
     Forgotten,
 }
 
-/// Does what waits for the disk. Without [`Keeper::start`] it does nothing.
-pub struct Keeper<D: Disk> {
+/// Does what waits for the disk. Without [`JournalMaintenance::start`] it does nothing.
+pub struct JournalMaintenance<D: Disk> {
     channels: Arc<Channels<D::Region>>,
     state: State<D>,
 }
@@ -62,7 +62,7 @@ enum State<D: Disk> {
     Running(JoinHandle<io::Result<()>>),
 }
 
-impl<D: Disk> Keeper<D> {
+impl<D: Disk> JournalMaintenance<D> {
     pub(crate) const fn new(folder: Folder<D>, channels: Arc<Channels<D::Region>>) -> Self {
         Self {
             channels,
@@ -101,7 +101,7 @@ impl<D: Disk> Keeper<D> {
             next: Instant::now(),
             faults: faults(),
         };
-        let thread = thread::Builder::new().name("session-keeper".into());
+        let thread = thread::Builder::new().name("session-upkeep".into());
         let thread = thread.spawn(move || {
             while !work.is_ending {
                 work.step();
