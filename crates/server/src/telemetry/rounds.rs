@@ -10,12 +10,12 @@ use crate::shard::{Inquiry, ShardCommand};
 /// is late does not find many questions when it comes back.
 #[derive(Debug)]
 pub(crate) struct Rounds<T> {
-    seats: Vec<Seat<T>>,
+    shards: Vec<ShardState<T>>,
     begun: Instant,
 }
 
 #[derive(Debug)]
-struct Seat<T> {
+struct ShardState<T> {
     /// Since when an answer is waited for, and where it comes.
     asked: Option<(Instant, Receiver<T>)>,
     /// The last answer, and when it came.
@@ -25,12 +25,12 @@ struct Seat<T> {
 impl<T> Rounds<T> {
     /// Nobody has been asked yet.
     pub(crate) fn new(context: &ServerContext) -> Self {
-        let seat = |_| Seat {
+        let state = |_| ShardState {
             asked: None,
             last: None,
         };
         Self {
-            seats: context.shards.iter().map(seat).collect(),
+            shards: context.shards.iter().map(state).collect(),
             begun: Instant::now(),
         }
     }
@@ -45,31 +45,31 @@ impl<T> Rounds<T> {
         patience: Duration,
     ) {
         let now = Instant::now();
-        for (shard, seat) in self.seats.iter_mut().enumerate() {
+        for (shard, state) in self.shards.iter_mut().enumerate() {
             let is_fresh = |(came, _): &(Instant, T)| now.duration_since(*came) < fresh;
-            if seat.asked.is_none() && !seat.last.as_ref().is_some_and(is_fresh) {
+            if state.asked.is_none() && !state.last.as_ref().is_some_and(is_fresh) {
                 let (sender, answer) = channel();
                 context.post(shard, ShardCommand::Inquiry(question(sender)));
-                seat.asked = Some((now, answer));
+                state.asked = Some((now, answer));
             }
         }
         let deadline = now + patience;
-        for seat in &mut self.seats {
-            let Some((_, answer)) = &seat.asked else {
+        for state in &mut self.shards {
+            let Some((_, answer)) = &state.asked else {
                 continue;
             };
             let left = deadline.saturating_duration_since(Instant::now());
             // A shard that has ended stays late.
             if let Ok(answer) = answer.recv_timeout(left) {
-                seat.last = Some((Instant::now(), answer));
-                seat.asked = None;
+                state.last = Some((Instant::now(), answer));
+                state.asked = None;
             }
         }
     }
 
     /// The last answer of each shard, and its age; without one, the time since the first question.
     pub(crate) fn last(&self) -> impl Iterator<Item = (Option<&T>, Duration)> {
-        self.seats.iter().map(|seat| match &seat.last {
+        self.shards.iter().map(|state| match &state.last {
             Some((came, answer)) => (Some(answer), came.elapsed()),
             None => (None, self.begun.elapsed()),
         })
@@ -77,12 +77,14 @@ impl<T> Rounds<T> {
 
     /// The shards that owe an answer for this long or longer.
     pub(crate) fn late(&self, limit: Duration) -> impl Iterator<Item = (usize, Duration)> {
-        let owes = |(shard, seat): (usize, &Seat<T>)| {
-            let (since, _) = seat.asked.as_ref()?;
+        let owes = |(shard, state): (usize, &ShardState<T>)| {
+            let (since, _) = state.asked.as_ref()?;
             Some((shard, since.elapsed()))
         };
-        let seats = self.seats.iter().enumerate();
-        seats.filter_map(owes).filter(move |(_, age)| *age >= limit)
+        let shards = self.shards.iter().enumerate();
+        shards
+            .filter_map(owes)
+            .filter(move |(_, age)| *age >= limit)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::core::ids::LinkId;
 use crate::core::inbound::subscribe::Element;
 use crate::core::sessions::authenticate::Method;
 use crate::core::sessions::command_rate::CommandRate;
-use crate::core::sessions::quota::{Meter, Seat};
+use crate::core::sessions::quota::{ConnectionQuota, Meter};
 use crate::core::sessions::state::Absence;
 use crate::core::sessions::tally::{PauseCause, Tallies};
 use crate::core::work::Debt;
@@ -107,7 +107,7 @@ pub(crate) struct Extras {
     /// Whether it takes no reason strings [MQTT-3.1.2-29].
     pub(crate) terse: bool,
     /// Its places among the connections of its user and zone, where those are counted.
-    pub(crate) seat: Seat,
+    pub(crate) quota: ConnectionQuota,
     /// Whether `Outbox::pumps` has it.
     pub(crate) is_pumped_later: bool,
     /// Whether it is about to be closed: see `lifecycle::give_up`.
@@ -256,9 +256,9 @@ impl Live {
 
     /// Gives a new connection its places, and what the one before it owed: whoever connects again
     /// and again pays all the same.
-    pub(crate) fn take_on(&mut self, now: Tick, seat: Seat, debt: Debt) {
-        if !seat.is_empty() {
-            self.extras().seat = seat;
+    pub(crate) fn take_on(&mut self, now: Tick, quota: ConnectionQuota, debt: Debt) {
+        if !quota.is_empty() {
+            self.extras().quota = quota;
         }
         if debt.is_owed(now) {
             self.extras().debt = debt;
