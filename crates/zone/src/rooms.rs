@@ -10,7 +10,7 @@ use core::time::Duration;
 use serde_json::{Map, Value};
 use stentor_session::Tick;
 
-use crate::effect::{Effect, Seat};
+use crate::effect::{Effect, SessionId};
 use crate::name::check_name;
 use crate::range::Range;
 use crate::room::{Actor, Ending, Entry, Refusal, Role, Room, RoomOptions, is_same};
@@ -443,7 +443,7 @@ impl Rooms {
         now: Tick,
         actor: Actor<'_>,
         room: &str,
-        seat: Seat,
+        session: SessionId,
         entry: Entry,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
@@ -457,7 +457,7 @@ impl Rooms {
             self.create(now, actor, room, self.options.room.clone(), out)?;
         }
         self.act(room, out, |room, out| {
-            room.join(now, actor, seat, entry, out)
+            room.join(now, actor, session, entry, out)
         })
     }
 

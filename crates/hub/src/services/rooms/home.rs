@@ -40,7 +40,7 @@ impl RoomService {
     ) {
         let zone = who.identity.zone;
         let (result, effects) = self.zones.with_rooms(core, zone, |rooms, out| {
-            rooms.join(now, actor(who, &room), &room, who.seat, entry, out)
+            rooms.join(now, actor(who, &room), &room, who.session, entry, out)
         });
         let is_recall = |effect: &Effect| matches!(effect, Effect::Recall { .. });
         let (recalls, others): (Vec<_>, Vec<_>) = effects.into_iter().partition(is_recall);
@@ -167,7 +167,7 @@ impl RoomService {
                 rooms.next_deadline()
             });
             next = next.min(deadline.unwrap_or(Tick::NEVER));
-            // Nobody has a seat here: no room has to be named.
+            // Nobody is in a room here: no room has to be named.
             self.perform(core, now, zone, "", effects);
         }
         self.zones.deadline = next;
@@ -216,23 +216,23 @@ impl RoomService {
                     keep::keep_and_route_now(core, now, message);
                 }
                 Effect::Recall {
-                    seat,
+                    session,
                     message,
                     age_millis,
                 } => {
                     let message = recalled(now, &message, age_millis);
                     core.turn_mut()
                         .spend_each(1 + message.cost() / VISIT_BYTES, RECALL_VISITS);
-                    let item = RoomItem::Recall { seat, message };
-                    self.send_room(core, now, shard_of(seat), item);
+                    let item = RoomItem::Recall { session, message };
+                    self.send_room(core, now, shard_of(session), item);
                 }
-                Effect::Clear { seat, why } => {
+                Effect::Clear { session, why } => {
                     let room = room.into();
                     self.send_room(
                         core,
                         now,
-                        shard_of(seat),
-                        RoomItem::Clear { seat, room, why },
+                        shard_of(session),
+                        RoomItem::Clear { session, room, why },
                     );
                 }
             }

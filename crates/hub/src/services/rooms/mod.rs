@@ -29,7 +29,7 @@ use core::time::Duration;
 
 use stentor_session::{Message, Tick, Ticket};
 use stentor_topic::Zone;
-use stentor_zone::{Entry, Expelled, Refusal, Seat, closed_event, join_ended, topic};
+use stentor_zone::{Entry, Expelled, Refusal, SessionId, closed_event, join_ended, topic};
 
 use crate::core::delivery::direct;
 use crate::core::ids::{SessionKey, ShardId};
@@ -130,7 +130,7 @@ pub(crate) enum RoomItem {
     /// From the home: something that was said before the session came in.
     Recall {
         /// Which session.
-        seat: Seat,
+        session: SessionId,
         /// As it was heard, marked as history.
         message: Arc<Message>,
     },
@@ -147,7 +147,7 @@ pub(crate) enum RoomItem {
     /// From the home: the session is not in the room any more.
     Clear {
         /// Which session.
-        seat: Seat,
+        session: SessionId,
         /// The room.
         room: Box<str>,
         /// Why.
@@ -426,14 +426,14 @@ impl RoomService {
             RoomItem::Said { ticket, refusal } => {
                 acknowledge::resolve(core, now, ticket, &talk::outcome(refusal));
             }
-            RoomItem::Recall { seat, message } => {
+            RoomItem::Recall { session, message } => {
                 // With RETAIN, as nothing live has.
-                direct::deliver_stored(core, now, session_of(seat), &message);
+                direct::deliver_stored(core, now, session_of(session), &message);
             }
             RoomItem::Answer(answer) => self.requests.push(RoomRequest::Answer(answer)),
             RoomItem::Charge { session, work } => command_rate::charge(core, now, session, work),
-            RoomItem::Clear { seat, room, why } => {
-                self.clear_room(core, now, session_of(seat), &room, why);
+            RoomItem::Clear { session, room, why } => {
+                self.clear_room(core, now, session_of(session), &room, why);
             }
         }
     }

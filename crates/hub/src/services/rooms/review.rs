@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use stentor_session::Tick;
-use stentor_zone::{Entry, Refusal, Seat, join_refused};
+use stentor_zone::{Entry, Refusal, SessionId, join_refused};
 
 use super::{Parting, RoomItem, all_below};
 use crate::core::Core;
@@ -57,11 +57,11 @@ impl Absent {
     }
 }
 
-/// The sessions whose connections were lost, by their seats. Rooms remember some of a member's, and
-/// the others are forgotten here as soon as they are the larger part.
+/// The sessions whose connections were lost, by their numbers. Rooms remember some of a member's,
+/// and the others are forgotten here as soon as they are the larger part.
 #[derive(Debug, Default)]
 pub(crate) struct Absents {
-    by_seat: HashMap<Seat, Absent, foldhash::fast::FixedState>,
+    by_session: HashMap<SessionId, Absent, foldhash::fast::FixedState>,
     /// About what they hold, and what they may hold before it is looked which of it still counts.
     bytes: usize,
     bytes_max: usize,
@@ -75,7 +75,7 @@ const ABSENT_BYTES_MIN: usize = 1 << 20;
 
 impl Absents {
     pub(super) fn note(&mut self, room: &str, who: &Who, client_id: &Arc<str>) {
-        let absent = self.by_seat.entry(who.seat).or_insert_with(|| {
+        let absent = self.by_session.entry(who.session).or_insert_with(|| {
             self.bytes += ENTRY_BYTES + client_id.len();
             Absent {
                 who: who.clone(),
@@ -96,7 +96,7 @@ impl Absents {
     /// Forgets places that are not kept any more.
     pub(super) fn retain(&mut self, is_kept: impl Fn(&Who, &str) -> bool) {
         let mut bytes = 0;
-        self.by_seat.retain(|_, absent| {
+        self.by_session.retain(|_, absent| {
             let who = &absent.who;
             absent.rooms.retain(|room| is_kept(who, room));
             let rooms = absent.rooms.iter().map(|room| ENTRY_BYTES + room.len());
@@ -126,7 +126,7 @@ impl RoomService {
     pub(crate) fn review_absent(&mut self, core: &mut Core, now: Tick, renewal: &dyn Renewal) {
         self.zones.forget_absent(now);
         let mut all: Vec<(Who, Vec<Box<str>>)> = Vec::new();
-        for absent in self.zones.absent.by_seat.values_mut() {
+        for absent in self.zones.absent.by_session.values_mut() {
             let rooms = absent.barred(renewal);
             if !rooms.is_empty() {
                 all.push((absent.who.clone(), rooms));
@@ -288,19 +288,19 @@ mod tests {
         for cycle in 0..2_000_u64 {
             let client_id: Arc<str> = "c".repeat(60_000).into();
             let who = Who {
-                seat: Seat(cycle),
+                session: SessionId(cycle),
                 identity: Arc::clone(&identity),
             };
             for room in 0..100 {
                 absents.note(&alloc::format!("room{room}"), &who, &client_id);
             }
             if absents.is_large() {
-                absents.retain(|who, _| who.seat.0 + 16 > cycle);
+                absents.retain(|who, _| who.session.0 + 16 > cycle);
             }
             most = most.max(absents.bytes);
         }
         assert!(most < 4 << 20, "{most}");
         absents.retain(|_, _| false);
-        assert_eq!((absents.bytes, absents.by_seat.len()), (0, 0));
+        assert_eq!((absents.bytes, absents.by_session.len()), (0, 0));
     }
 }

@@ -79,7 +79,7 @@ fn who_is_sent_out_hears_nothing_more() {
     }
 }
 
-/// A connection that ends while its SUBSCRIBE is under way leaves no seat behind.
+/// A connection that ends while its SUBSCRIBE is under way leaves no place behind.
 #[test]
 fn a_join_that_nobody_waits_for_is_undone() {
     for place in places() {
