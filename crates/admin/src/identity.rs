@@ -183,7 +183,7 @@ async fn admitted(
     }
     let (then, admitted) = oneshot::channel();
     let answer = async {
-        // Whoever asked may be gone.
+        // The asker may be gone.
         let then = Box::new(|admitted| drop(then.send(admitted)));
         context.backend.admit(proof, address, then);
         admitted.await.unwrap_or(Err(NotAdmitted::Unavailable))

@@ -21,7 +21,7 @@ pub(crate) struct Patient<S> {
     stream: S,
     connection: Connection,
     answers: Answers,
-    /// Until when nothing is read, because the connection waits.
+    /// The wait for its turn, during which nothing is read.
     admission: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Runs while a write waits.
     until: Option<Pin<Box<Sleep>>>,

@@ -316,7 +316,7 @@ impl Connect {
         })
     }
 
-    /// Whoever says who it is, or how to connect, does not come as administrator.
+    /// A command that says who it is, or how to connect, does not come as administrator.
     const fn entry_point(&self) -> EntryPoint {
         match (self.wants_tls(), self.ws) {
             (true, true) => route::ENCRYPTED_WEBSOCKET,

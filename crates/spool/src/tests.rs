@@ -233,7 +233,7 @@ fn shards_write_and_read_and_hear_of_a_full_disk() {
     assert_eq!(disk.names().unwrap().len(), 1, "the first file is gone");
 }
 
-/// Whoever only reads tells a chunk that is damaged from one whose file has gone.
+/// A reader tells a chunk that is damaged from one whose file has gone.
 #[test]
 fn a_reader_tells_what_is_damaged_and_what_is_missing() {
     let disk = SimulatedDisk::new(3);

@@ -80,8 +80,8 @@ fn garbage_at_any_door_disturbs_nobody() {
     server.control(&["status"]).success();
 }
 
-/// Who says something and then nothing is sent away, but by the control socket, which has a limit
-/// of minutes and few places, and lets only the server's own user in.
+/// A client that says something and then nothing is sent away, but by the control socket, which has
+/// a limit of minutes and few places, and lets only the server's own user in.
 #[test]
 fn a_stranger_who_does_not_get_to_the_point_is_sent_away() {
     let server = server("[limits]\nlogin_timeout = \"1s\"\n");

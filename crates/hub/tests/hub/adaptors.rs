@@ -116,7 +116,7 @@ fn coming_back_to_a_kept_place_is_no_join() {
         assert_eq!(adaptors.subscribe(&mut w, (bob, tea), false), back);
         let payloads = w.take_payloads(ann);
         assert_eq!(payloads, [r#"{"event":"back","user":"bob"}"#]);
-        // Who went, or came too late, joins.
+        // A user who went, or came too late, joins.
         w.unsubscribe(bob, tea);
         assert_eq!(adaptors.subscribe(&mut w, (bob, tea), true), join);
         w.drop_link(bob);
@@ -189,7 +189,7 @@ fn allow_as(w: &mut World, adaptors: &RecordingAdaptors, rewrite: &Rewrite) -> u
     count
 }
 
-/// Who publishes learns what it may not: where it goes itself, or where an adaptor has it go.
+/// A publisher learns what it may not: where it goes itself, or where an adaptor has it go.
 #[test]
 fn a_publish_without_right_is_refused_with_its_reason() {
     let mut w = World::new(2);
@@ -238,7 +238,7 @@ fn what_another_session_of_a_member_says_is_judged() {
         assert_eq!(allow_all(&mut w, &adaptors), 1);
         assert_eq!(w.take_packet(beside, 0x40).map(|p| p.len()), Some(4));
         assert_eq!(w.take_payloads(inside), ["hi"]);
-        // Who is no member and no administrator is not heard.
+        // A user who is no member and no administrator is not heard.
         let stranger = ConnectOptions {
             denied: &["$rooms/"],
             ..user("bob")
@@ -250,8 +250,8 @@ fn what_another_session_of_a_member_says_is_judged() {
     }
 }
 
-/// Who is sent out of a room while a SUBSCRIBE waits for adaptors, who were not asked about that
-/// room, does not come back by it.
+/// A user who is sent out of a room while a SUBSCRIBE waits for adaptors, who were not asked about
+/// that room, does not come back by it.
 #[test]
 fn who_is_sent_out_meanwhile_stays_out() {
     for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
@@ -419,7 +419,7 @@ fn a_quota_that_is_raised_meanwhile_lets_nothing_pass_unasked() {
     }
 }
 
-/// Who only listens has no place that could be kept: a session that comes back so joins.
+/// A listener has no place that could be kept: a session that comes back so joins.
 #[test]
 fn an_observer_that_comes_back_is_asked_about() {
     for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {

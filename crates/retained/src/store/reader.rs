@@ -23,7 +23,7 @@ const WARY_ROUNDS: u32 = 120;
 /// Parts that wait to be read. A caller that finds no room asks again.
 const WAITING_MAX: usize = 4_096;
 
-/// What waits to be read, and for how long memory is taken to be scarce.
+/// The parts that wait to be read, and the time for which memory is taken to be scarce.
 #[derive(Debug)]
 pub(super) struct Reader<F> {
     wary_rounds: AtomicU32,

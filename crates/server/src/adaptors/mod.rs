@@ -290,7 +290,7 @@ impl Shared {
 
     fn judge(&self, job: &Job, verdict: HookVerdict) {
         if let Some(asker) = &job.asker {
-            // Whoever asked may have given up.
+            // The asker may have given up.
             let _ = asker.send(verdict);
             return;
         }

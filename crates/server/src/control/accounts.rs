@@ -232,7 +232,7 @@ impl Books<'_> {
         let mechanisms = mechanisms.to_vec();
         let (sender, made) = channel();
         let job = move || {
-            // Whoever asked may have given up, or has an answer already.
+            // The asker may have given up, or has an answer already.
             let _ = sender.send(of_password(&password, cost, &mechanisms));
         };
         let busy = || {

@@ -31,7 +31,7 @@ const AT_ONCE: usize = 256;
 const PAGE_BYTES: usize = 1 << 20;
 const PAYLOAD_BYTES: usize = 64 << 10;
 
-/// What waits for a client, from a place on.
+/// The messages that wait for a client, from a place on.
 pub(super) fn queue(context: &ServerContext, request: &Queue) -> Result<Queued, Failure> {
     let client_id = &*request.client_id;
     let mut place = match &request.cursor {

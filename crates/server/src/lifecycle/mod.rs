@@ -390,7 +390,7 @@ impl Supervisor {
             self.control.note_reload(cause, &result);
         }
         if let Some(asker) = asker {
-            // Whoever asked may have gone.
+            // The asker may have gone.
             let _ = asker.answer.send(result);
         }
         self.systemd.ready();

@@ -51,7 +51,7 @@ use crate::trace::Traces;
 use crate::warden::Alarm;
 use crate::zones;
 
-/// What waits for disks.
+/// The threads that wait for disks.
 pub(super) struct BackgroundThreads {
     pub(super) retained: StoreMaintenance,
     /// None if nothing is written down of them.

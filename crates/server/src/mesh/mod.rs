@@ -562,7 +562,7 @@ mod tests {
         assert_eq!(got, [500, 500]);
     }
 
-    /// Whoever sleeps over a full ring is woken when it is emptied.
+    /// A shard that sleeps over a full ring is woken when the ring is emptied.
     #[test]
     fn an_emptied_ring_wakes_its_sender() {
         let wakers: Vec<_> = (0..2).map(|_| Arc::new(Waker::new().unwrap())).collect();

@@ -115,7 +115,7 @@ impl Why {
     }
 }
 
-/// What waits for room, in order.
+/// The records that wait for room, in order.
 #[derive(Debug)]
 struct Waiting {
     batches: VecDeque<Vec<u8>>,
@@ -644,7 +644,7 @@ impl Recorder {
     fn go_on(&mut self, hub: &mut Hub) {
         self.record(hub);
         if self.is_waiting() {
-            // What waits is older than what the round would say.
+            // The records that wait are older than those that the round would write.
             return;
         }
         let Some(mut round) = self.round.filter(|round| !round.waits) else {

@@ -12,7 +12,7 @@ use super::pace::Part;
 use super::watch::ran;
 use crate::http::{Done, Errand};
 
-/// What waits, and what is done and not reported.
+/// The errands that wait, and those that are done and not reported.
 #[derive(Default)]
 pub(super) struct Desk {
     waiting: VecDeque<Errand>,

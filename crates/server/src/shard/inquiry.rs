@@ -28,7 +28,7 @@ const WORST: usize = 20;
 /// Subscriptions of a session that are compared with a topic in one turn.
 const LOOKED_AT: usize = 256;
 
-/// What waits to be answered.
+/// The questions that wait to be answered.
 pub(super) type Questions = Waiting<Inquiry, (u64, Survey)>;
 
 impl Shard {

@@ -138,7 +138,7 @@ pub(crate) struct Shard {
     recorder: Option<Recorder>,
     /// Sessions whose answers wait until what they belong to is written down.
     unwritten: Unwritten,
-    /// What waits for that and is for other shards: items, and their bytes.
+    /// The items that wait for that and are for other shards: their number, and their bytes.
     unsent: (usize, usize),
     readiness: Readiness,
     mesh: Mesh<MeshItem>,

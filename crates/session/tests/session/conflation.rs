@@ -231,7 +231,7 @@ fn topics_that_have_passed_are_bounded_by_bytes() {
     assert!(queue.bytes() > BYTES_MAX - 2_000);
     assert!(!queue.may_pass(now, &name(0)), "the first are remembered");
     assert!(queue.may_pass(now, &name(999)), "the last go at once");
-    // What waits is remembered when it goes only if there is room.
+    // A message that waits is remembered when it goes only if there is room.
     for number in 0..1_000 {
         queue.offer(now, delivery(&name(number), 1, QoS::AtMostOnce), interval);
     }

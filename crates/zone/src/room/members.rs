@@ -27,8 +27,8 @@ struct Member {
 struct Lost {
     /// The session.
     session: SessionId,
-    /// Until when the place of its user is kept for it, though all others leave. Another session
-    /// of the user that comes in takes the place, and then this is over.
+    /// The time until which the place of its user is kept for it, though all others leave. Another
+    /// session of the user that comes in takes the place, and then this is over.
     until: Tick,
 }
 
@@ -150,7 +150,7 @@ impl Members {
         is_last && matches!(member.presence, Presence::Away(_))
     }
 
-    /// Until when the place of a user is kept for its lost connections.
+    /// The time until which the place of a user is kept for its lost connections.
     pub(super) fn awaited_until(&self, now: Tick, user: &str) -> Option<Tick> {
         let awaited = self.by_user.get(user)?.awaited(now);
         awaited.map(|lost| lost.until).max()

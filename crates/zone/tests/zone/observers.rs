@@ -1,4 +1,4 @@
-//! Who hears what happens in a room without being seen.
+//! Observers hear what happens in a room without being seen.
 
 use crate::support::{Hall, session, user};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn nobody_begins_to_observe_a_locked_room() {
     hall.observe("eve", 2, "tea").unwrap();
     lock(&mut hall, true);
     assert_eq!(hall.observe("fay", 3, "tea"), Err(Refusal::Locked));
-    // Who observed before goes on, and so does one who observes from now on.
+    // A user who observed before goes on, and so does one who observes from now on.
     hall.observe("eve", 2, "tea").unwrap();
     hall.act("tea", |room, out| {
         room.mute(Tick::ZERO, "ann", session(1), out);

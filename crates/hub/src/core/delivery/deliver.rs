@@ -334,7 +334,7 @@ impl Fanout<'_> {
         context.bound_queue(session, terms);
         if session.is_given_up() && (terms.qos == QoS::AtMostOnce || !session.state.is_persistent())
         {
-            // What waits for its connection ends with that, or with the session.
+            // A message that waits for its connection ends with that, or with the session.
             return;
         }
         // A queue has every message, however few a client of its own would get.

@@ -89,7 +89,7 @@ fn has_memory_for(
     let lasts = request.session_expiry_secs > 0;
     let is_refused = match core.memory.ledger.pressure() {
         Pressure::None => false,
-        // Whoever has one already leaves nothing more behind.
+        // A client that has one already leaves nothing more behind.
         Pressure::Pressed => lasts && tenants.is_some_and(|t| t.own.sessions() > 0),
         Pressure::Full => true,
     };

@@ -60,7 +60,7 @@ pub(crate) enum RoomItem {
     Join {
         /// The room.
         room: Box<str>,
-        /// Who.
+        /// The user.
         who: Who,
         /// As what.
         entry: Entry,
@@ -73,7 +73,7 @@ pub(crate) enum RoomItem {
         rooms: Vec<Box<str>>,
         /// What is asked about them.
         sought: Sought,
-        /// Who.
+        /// The user.
         who: Who,
         /// The session that waits for a [`RoomItem::Placed`].
         answer: ShardTicket,
@@ -82,7 +82,7 @@ pub(crate) enum RoomItem {
     Leave {
         /// The room.
         room: Box<str>,
-        /// Who.
+        /// The user.
         who: Who,
         /// On purpose or not.
         parting: Parting,
@@ -93,7 +93,7 @@ pub(crate) enum RoomItem {
     Say {
         /// The room.
         room: Box<str>,
-        /// Who.
+        /// The user.
         who: Who,
         /// As it is heard.
         message: Arc<Message>,
@@ -122,7 +122,7 @@ pub(crate) enum RoomItem {
     Placed(Placed),
     /// From the home: what became of something said.
     Said {
-        /// What waits.
+        /// The ticket of the request that waits.
         ticket: Ticket,
         /// Why not.
         refusal: Option<Refusal>,

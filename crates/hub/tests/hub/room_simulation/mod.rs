@@ -267,7 +267,7 @@ impl Simulation {
         }
     }
 
-    /// Whoever is in the room by any of its sessions is heard by all sessions that are in it.
+    /// A user who is in the room by any session is heard by all sessions that are in it.
     fn say(&mut self, at: usize, room: usize) {
         let Some(client) = self.sessions[at].client else {
             return;

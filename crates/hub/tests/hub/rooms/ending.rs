@@ -141,7 +141,7 @@ fn a_large_room_lets_its_members_go_over_turns() {
     w.check_accounts();
 }
 
-/// Whoever was in the room and leaves before it is let in again is not in the new one.
+/// A session that was in the room and leaves before it is let in again is not in the new one.
 #[test]
 fn who_waits_for_a_new_room_may_go() {
     let mut w = World::new(1);

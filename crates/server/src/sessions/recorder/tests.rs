@@ -240,7 +240,7 @@ fn clients_wait_until_little_waits_for_room_or_to_be_freed() {
     assert_eq!(unfreed(usage(6, 7), 4), 27);
 }
 
-/// What waits when the shard ends is written before it does.
+/// Records that wait when the shard ends are written before it does.
 #[test]
 fn an_end_waits_for_room() {
     let folder = tempfile::tempdir().unwrap();

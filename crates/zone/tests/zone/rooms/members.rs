@@ -1,4 +1,4 @@
-//! Who comes in, stays, and goes.
+//! Members come in, stay, and go.
 
 use super::*;
 
@@ -475,7 +475,7 @@ fn lost_connections_hear_of_being_sent_out() {
     assert!(out.is_empty());
 }
 
-/// Whoever goes by itself may come back to the permanent room that it owns.
+/// A user who goes by itself may come back to the permanent room that it owns.
 #[test]
 fn who_loses_the_right_to_a_room_owns_it_no_more() {
     for (is_revoked, owner) in [(false, json!("ann")), (true, json!("bob"))] {

@@ -170,7 +170,7 @@ pub(crate) struct Away {
     pub(crate) since_ms: u64,
     /// Retained messages that it did not get before its connection ended.
     pub(crate) snapshots: Option<Box<Snapshots>>,
-    /// What waits for it under policy `conflate`, and the rates of its subscriptions.
+    /// The messages that wait for it under policy `conflate`, and the rates of its subscriptions.
     pub(crate) conflating: Option<Box<Conflating>>,
     /// What few have left. Apart, so that an absent session takes no more than one that is there.
     pub(crate) left: Option<Box<Left>>,
@@ -288,8 +288,8 @@ impl Live {
         })
     }
 
-    /// Until when nothing is taken from the client, because it publishes faster than it may, or has
-    /// given commands about rooms or caused work that is not paid for.
+    /// The time until which nothing is taken from the client, because it publishes faster than it
+    /// may, or has given commands about rooms or caused work that is not paid for.
     #[inline]
     pub(crate) fn paused_until(&self, now: Tick) -> Option<(Tick, PauseCause)> {
         let extras = self.extras.as_ref()?;
