@@ -105,15 +105,20 @@ impl RoomService {
         let (ran, effects) = self.zones.run(core, now, zone, user, rights, asked);
         core.turn_mut().spend_time(ran.work);
         let work = ran.work + command.spent;
-        let mut command = command;
-        if let Some(room) = ran.waits_for {
-            command.spent = work;
-            match ending::put_off_command(self, zone, room.into(), command) {
-                Some(is_back) => command = is_back,
-                None => return,
+        let answered = match ran.waits_for {
+            Some(room) => {
+                let waiting = HomeCommand {
+                    spent: work,
+                    ..command
+                };
+                match ending::put_off_command(self, zone, room.into(), waiting) {
+                    Some(is_back) => is_back,
+                    None => return,
+                }
             }
-        }
-        let HomeCommand { who, to, .. } = command;
+            None => command,
+        };
+        let HomeCommand { who, to, .. } = answered;
         let (room, json) = (ran.room, ran.answer);
         if let Some(deed) = ran.deed {
             core.log(Event::Administered {
