@@ -201,7 +201,7 @@ impl Copy {
 mod tests {
     use super::*;
 
-    /// Whoever changes one of these lines sees that a mutation is about it.
+    /// The author of a change to one of these lines sees that a mutation is about it.
     #[test]
     fn each_mutation_has_its_text_once() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-/// Connections at a time. For another one, one that asks for nothing ends: see [`crate::room`].
+/// Connections at a time. For another one, one that asks for nothing ends: see
+/// [`crate::connections`].
 pub(crate) const CONNECTIONS_MAX: usize = 192;
 
 /// Those of one address: others find room whatever it does.
 pub(crate) const ADDRESS_MAX: usize = 160;
 
 /// Connections from which nothing is read before there is room for them.
-pub(crate) const STANDING_MAX: usize = 384;
+pub(crate) const CONNECTIONS_WAITING_MAX: usize = 384;
 
 /// The time for a TLS handshake, for the headers of a request from their first byte on, and until
 /// the first request begins.
@@ -51,7 +52,7 @@ pub(crate) const FAREWELL_TIME: Duration = Duration::from_millis(500);
 /// How long an answer may take to reach a client that does not read.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-/// Threads that wait for the office.
+/// Threads that wait for the backend.
 pub(crate) const THREADS: usize = 19;
 
 /// Answers that are made at the same time, by kind, so that no kind keeps another one waiting.

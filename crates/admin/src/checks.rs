@@ -13,18 +13,18 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::bounds::{TOKEN_TIME, TOKENS_MAX};
-use crate::room::block;
+use crate::connections::block;
 
 /// The requests that wait, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    seats: Mutex<Vec<Arc<Seat>>>,
+    pending: Mutex<Vec<Arc<Pending>>>,
     users: RandomState,
 }
 
 /// The place of a request.
 #[derive(Debug)]
-struct Seat {
+struct Pending {
     /// The address of its client, none on a Unix socket; or its user.
     of: Option<u128>,
     end: Notify,
@@ -33,7 +33,7 @@ struct Seat {
 /// A place that is taken, until it is dropped.
 struct Taken<'c> {
     checks: &'c Checks,
-    seat: Arc<Seat>,
+    request: Arc<Pending>,
 }
 
 impl Checks {
@@ -64,47 +64,52 @@ impl Checks {
         tokio::select! {
             biased;
             answer = answer => Some(answer),
-            () = taken.seat.end.notified() => None,
+            () = taken.request.end.notified() => None,
         }
     }
 
     fn take(&self, of: Option<u128>) -> Taken<'_> {
-        let mut seats = self.lock();
-        if seats.len() >= TOKENS_MAX
-            && let Some(place) = who_gives_way(&seats)
+        let mut pending = self.lock();
+        if pending.len() >= TOKENS_MAX
+            && let Some(place) = who_gives_way(&pending)
         {
-            seats.remove(place).end.notify_one();
+            pending.remove(place).end.notify_one();
         }
-        let seat = Arc::new(Seat {
+        let request = Arc::new(Pending {
             of,
             end: Notify::new(),
         });
-        seats.push(Arc::clone(&seat));
-        drop(seats);
-        Taken { checks: self, seat }
+        pending.push(Arc::clone(&request));
+        drop(pending);
+        Taken {
+            checks: self,
+            request,
+        }
     }
 
-    /// A seat is put in or taken out in one step.
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Seat>>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A request is put in or taken out in one step.
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Pending>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The oldest seat of the address or user that has most; of several of these, of the one that has
-/// the oldest seat.
-fn who_gives_way(seats: &[Arc<Seat>]) -> Option<usize> {
+/// The oldest request of the address or user that has most; of several of these, of the one that
+/// has the oldest request.
+fn who_gives_way(pending: &[Arc<Pending>]) -> Option<usize> {
     let count = |place: usize| {
-        let of_same = seats.iter().filter(|seat| seat.of == seats[place].of);
+        let of_same = pending
+            .iter()
+            .filter(|request| request.of == pending[place].of);
         of_same.count()
     };
-    (0..seats.len()).rev().max_by_key(|place| count(*place))
+    (0..pending.len()).rev().max_by_key(|place| count(*place))
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.checks
             .lock()
-            .retain(|seat| !Arc::ptr_eq(seat, &self.seat));
+            .retain(|request| !Arc::ptr_eq(request, &self.request));
     }
 }
 

@@ -9,11 +9,11 @@ use stentor_control::{Failure, Verb};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
+use crate::backend::{Admitted, Caller, Denied, NotAdmitted, Proof, REASONS, Refused};
 use crate::cookie;
 use crate::guard;
-use crate::office::{Admitted, Caller, Denied, NotAdmitted, Proof, REASONS, Refused};
 use crate::origin::{self, Demand};
-use crate::pages::{Client, DoorContext};
+use crate::pages::{Client, ListenerContext};
 use crate::problem::{Problem, busy, problem};
 
 /// How often a session is looked for again that a change is on its way to, and after which pause.
@@ -44,7 +44,11 @@ impl Asking {
     ///
     /// # Errors
     /// When they show nothing, or a page of others makes a browser show it.
-    pub(crate) fn of(context: &DoorContext, parts: &Parts, what: &str) -> Result<Self, Problem> {
+    pub(crate) fn of(
+        context: &ListenerContext,
+        parts: &Parts,
+        what: &str,
+    ) -> Result<Self, Problem> {
         let client = parts.extensions.get::<Client>();
         let address = client.map(|client| client.address);
         if let Some(token) = guard::bearer(&parts.headers) {
@@ -83,7 +87,7 @@ impl Asking {
     /// The answer, if nobody is known by what is shown.
     pub(crate) async fn caller(
         &mut self,
-        context: &DoorContext,
+        context: &ListenerContext,
     ) -> Result<Arc<dyn Caller>, Problem> {
         let name = match &self.shown {
             Shown::Token(token) => {
@@ -91,7 +95,7 @@ impl Asking {
             }
             Shown::Certificate(name) => Arc::clone(name),
             Shown::Session(cookie, certified) => {
-                let first = context.office.session(cookie, self.address);
+                let first = context.backend.session(cookie, self.address);
                 match (
                     current(context, cookie, self.address, first).await,
                     certified,
@@ -113,11 +117,11 @@ impl Asking {
     /// The answer, if nobody is known by what was shown.
     pub(crate) async fn caller_again(
         &self,
-        context: &DoorContext,
+        context: &ListenerContext,
     ) -> Result<Arc<dyn Caller>, Problem> {
         match &self.shown {
             Shown::Session(cookie, _) => {
-                let first = context.office.session_now(cookie, self.address);
+                let first = context.backend.session_now(cookie, self.address);
                 let caller = current(context, cookie, self.address, first).await;
                 caller.map_err(not_admitted)
             }
@@ -131,7 +135,7 @@ impl Asking {
 
 /// Waits for a change that is on its way to a session: a moment.
 async fn current(
-    context: &DoorContext,
+    context: &ListenerContext,
     cookie: &str,
     address: Option<SocketAddr>,
     first: Admitted,
@@ -142,7 +146,7 @@ async fn current(
             break;
         }
         sleep(PAUSE).await;
-        admitted = context.office.session_now(cookie, address);
+        admitted = context.backend.session_now(cookie, address);
     }
     admitted
 }
@@ -152,7 +156,7 @@ async fn current(
 /// # Errors
 /// The answer, if nobody is known.
 pub(crate) async fn identify(
-    context: &DoorContext,
+    context: &ListenerContext,
     parts: &Parts,
     what: &str,
 ) -> Result<Arc<dyn Caller>, Problem> {
@@ -161,7 +165,7 @@ pub(crate) async fn identify(
 
 /// The bearer of a proof.
 async fn admitted(
-    context: &DoorContext,
+    context: &ListenerContext,
     proof: Proof<'_>,
     address: Option<SocketAddr>,
 ) -> Result<Arc<dyn Caller>, Problem> {
@@ -174,14 +178,14 @@ async fn admitted(
         (Proof::Certificate(name), why) => not_admitted(why).by(name),
         (Proof::Token(_), why) => not_admitted(why),
     };
-    if let Some(caller) = context.office.known(proof, address) {
+    if let Some(caller) = context.backend.known(proof, address) {
         return caller.map_err(not_admitted);
     }
     let (then, admitted) = oneshot::channel();
     let answer = async {
-        // Whoever asked may be gone.
+        // The asker may be gone.
         let then = Box::new(|admitted| drop(then.send(admitted)));
-        context.office.admit(proof, address, then);
+        context.backend.admit(proof, address, then);
         admitted.await.unwrap_or(Err(NotAdmitted::Unavailable))
     };
     let admitted = context.slots.tokens.wait(address.map(|it| it.ip()), answer);

@@ -1,8 +1,8 @@
-//! The HTTP face of the server, for operators and the programs that watch it.
+//! The HTTP server of Stentor, for operators and the programs that watch it.
 //!
-//! [`Face::start`] serves the sockets of its [`Door`]s on a thread of its own. What it answers
-//! comes from an [`Office`], which the server implements. This crate knows no shard and no
-//! database: it knows HTTP, and who may ask for what.
+//! [`HttpServer::start`] serves the sockets of its [`HttpListener`]s on a thread of its own. What
+//! it answers comes from a [`Backend`], which the server implements. This crate knows no shard and
+//! no database: it knows HTTP, and who may ask for what.
 //!
 //! | path | answer | who may |
 //! |---|---|---|
@@ -19,18 +19,18 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod backend;
 mod bounds;
 mod checks;
+mod connections;
 mod cookie;
 mod guard;
 mod identity;
 mod login;
-mod office;
 mod origin;
 mod pages;
 mod patience;
 mod problem;
-mod room;
 mod serve;
 mod slots;
 mod soon;
@@ -38,10 +38,10 @@ mod stream;
 mod visit;
 
 pub use api::openapi;
-pub use office::{
-    Admitted, Begun, Caller, Denied, Exposition, Login, NewSession, NotAdmitted, Office, Proof,
+pub use backend::{
+    Admitted, Backend, Begun, Caller, Denied, Exposition, Login, NewSession, NotAdmitted, Proof,
     REASONS, Reason, Refused, Rejected, Report, Unproven,
 };
-pub use serve::{CertificateName, Door, DoorSocket, Face, Rules, TlsSource};
+pub use serve::{CertificateName, HttpListener, HttpServer, ListenerSocket, Rules, TlsSource};
 pub use soon::{Outcome, Reply, Taken};
 pub use stream::Held;

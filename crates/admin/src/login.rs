@@ -20,12 +20,12 @@ use stentor_control::{Http, Need, Verb};
 use tokio::sync::oneshot;
 
 use crate::api::{ROOT, body, query, responses};
+use crate::backend::{Begun, Caller, Login, NewSession, NotAdmitted};
 use crate::bounds::{BODY_AT_ONCE, LOGIN_BODY_BYTES_MAX};
 use crate::cookie;
 use crate::identity::{cross_site, failed, identify, not_admitted};
-use crate::office::{Begun, Caller, Login, NewSession, NotAdmitted};
 use crate::origin::{self, Demand};
-use crate::pages::{DoorContext, address_of};
+use crate::pages::{ListenerContext, address_of};
 use crate::problem::{JSON, Problem, answer, busy, other_method, problem};
 
 /// Where a link of `stentor console` leads.
@@ -48,7 +48,7 @@ fn password_path() -> String {
 }
 
 /// Adds the paths of logins.
-pub(crate) fn router(router: Router<Arc<DoorContext>>) -> Router<Arc<DoorContext>> {
+pub(crate) fn router(router: Router<Arc<ListenerContext>>) -> Router<Arc<ListenerContext>> {
     router
         .route(&login_path(), any(log_in))
         .route(&logout_path(), any(log_out))
@@ -59,7 +59,7 @@ pub(crate) fn router(router: Router<Arc<DoorContext>>) -> Router<Arc<DoorContext
 
 /// Begins a session by a password.
 async fn log_in(
-    State(context): State<Arc<DoorContext>>,
+    State(context): State<Arc<ListenerContext>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
@@ -92,13 +92,13 @@ async fn log_in(
 
 /// Ends the session of a browser.
 async fn log_out(
-    State(context): State<Arc<DoorContext>>,
+    State(context): State<Arc<ListenerContext>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     check_post(&parts, Demand::Own)?;
     if let Some(cookie) = cookie::of(&parts.headers, context.is_tls) {
-        context.office.log_out(&cookie);
+        context.backend.log_out(&cookie);
     }
     let mut response = answer(StatusCode::OK, JSON, "{}\n".to_owned());
     let is_secure = is_secure(&context, &parts.headers);
@@ -110,7 +110,7 @@ async fn log_out(
 
 /// Says who asks.
 async fn me(
-    State(context): State<Arc<DoorContext>>,
+    State(context): State<Arc<ListenerContext>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
@@ -124,7 +124,7 @@ async fn me(
 
 /// Gives a user who shows the present password another one.
 async fn set_password(
-    State(context): State<Arc<DoorContext>>,
+    State(context): State<Arc<ListenerContext>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
@@ -182,7 +182,7 @@ fn new_password(bytes: &[u8]) -> Result<NewPassword, Problem> {
 
 /// Asks whether a user's password is right, as at a login.
 async fn prove(
-    context: &DoorContext,
+    context: &ListenerContext,
     parts: &Parts,
     caller: &dyn Caller,
     password: &str,
@@ -195,7 +195,7 @@ async fn prove(
     let (then, proved) = oneshot::channel();
     let answer = async {
         let then = Box::new(|proved| drop(then.send(proved)));
-        let _waiting = context.office.prove(login, address, then);
+        let _waiting = context.backend.prove(login, address, then);
         proved.await.unwrap_or(Err(NotAdmitted::Unavailable))
     };
     let proved = context
@@ -213,7 +213,7 @@ async fn prove(
 
 /// Begins a session by a link, and leads the browser on: the link does not stay in its address.
 async fn open_link(
-    State(context): State<Arc<DoorContext>>,
+    State(context): State<Arc<ListenerContext>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
@@ -232,7 +232,7 @@ async fn open_link(
         return Err(problem("bad-request", detail));
     }
     let address = address_of(&parts);
-    let session = context.office.open_link(once, address);
+    let session = context.backend.open_link(once, address);
     let session = session.map_err(not_admitted)?;
     let mut response = StatusCode::SEE_OTHER.into_response();
     let headers = response.headers_mut();
@@ -297,17 +297,17 @@ fn read(bytes: &[u8]) -> Result<Login, Problem> {
 }
 
 /// Asks whether a login is right. A session that nobody waits for any more ends at once.
-async fn ask(context: &DoorContext, login: Login, parts: &Parts) -> Result<Begun, Problem> {
+async fn ask(context: &ListenerContext, login: Login, parts: &Parts) -> Result<Begun, Problem> {
     let address = address_of(parts);
     let (then, begun) = oneshot::channel::<Begun>();
     let answer = async {
-        let office = Arc::clone(&context.office);
+        let backend = Arc::clone(&context.backend);
         let then = Box::new(move |begun: Begun| {
             if let Err(Ok(session)) = then.send(begun) {
-                office.log_out(&session.cookie);
+                backend.log_out(&session.cookie);
             }
         });
-        let _waiting = context.office.log_in(login, address, then);
+        let _waiting = context.backend.log_in(login, address, then);
         begun.await.unwrap_or(Err(NotAdmitted::Unavailable))
     };
     let begun = context
@@ -319,12 +319,12 @@ async fn ask(context: &DoorContext, login: Login, parts: &Parts) -> Result<Begun
 }
 
 /// Whether the cookie of an answer is for https alone.
-fn is_secure(context: &DoorContext, headers: &HeaderMap) -> bool {
+fn is_secure(context: &ListenerContext, headers: &HeaderMap) -> bool {
     context.is_tls || origin::is_https(headers)
 }
 
 fn give_cookie(
-    context: &DoorContext,
+    context: &ListenerContext,
     headers: &HeaderMap,
     session: &NewSession,
     response: &mut Response,

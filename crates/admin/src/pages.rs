@@ -16,21 +16,21 @@ use hyper::{HeaderMap, StatusCode};
 use serde_json::json;
 
 use crate::api;
+use crate::backend::{Backend, Exposition, Report};
 use crate::guard::{self, Refusal};
 use crate::identity::{identify, told};
-use crate::office::{Exposition, Office, Report};
 use crate::problem::{JSON, Problem, answer, busy, problem};
 use crate::slots::Slots;
 use crate::soon::Soon;
 use crate::stream::Streams;
 
-/// What all requests of a door share.
-pub(crate) struct DoorContext {
-    pub(crate) office: Arc<dyn Office>,
+/// What all requests of a listener share.
+pub(crate) struct ListenerContext {
+    pub(crate) backend: Arc<dyn Backend>,
     pub(crate) slots: Arc<Slots>,
     /// What is begun at once, and answered from elsewhere.
     pub(crate) soon: Arc<Soon>,
-    /// Whether only this machine can reach the door.
+    /// Whether only this machine can reach the listener.
     pub(crate) is_local: bool,
     /// Whether it speaks https.
     pub(crate) is_tls: bool,
@@ -38,7 +38,7 @@ pub(crate) struct DoorContext {
     pub(crate) names: Vec<String>,
     /// Whether the metrics need no token.
     pub(crate) are_metrics_open: bool,
-    /// The event streams of all doors.
+    /// The event streams of all listeners.
     pub(crate) streams: Arc<Streams>,
 }
 
@@ -56,8 +56,8 @@ pub(crate) fn address_of(parts: &Parts) -> Option<SocketAddr> {
     client.map(|client| client.address)
 }
 
-/// The paths of a door.
-pub(crate) fn router(context: Arc<DoorContext>) -> Router {
+/// The paths of a listener.
+pub(crate) fn router(context: Arc<ListenerContext>) -> Router {
     Router::new()
         .route("/", get(index))
         .route("/healthz", get(health))
@@ -73,7 +73,10 @@ pub(crate) fn router(context: Arc<DoorContext>) -> Router {
 ///
 /// # Errors
 /// The answer to one that does not fulfil it.
-pub(crate) fn check<B>(context: &DoorContext, request: &hyper::Request<B>) -> Result<(), Problem> {
+pub(crate) fn check<B>(
+    context: &ListenerContext,
+    request: &hyper::Request<B>,
+) -> Result<(), Problem> {
     guard::check(request, context.is_local, &context.names).map_err(refused)
 }
 
@@ -124,7 +127,7 @@ fn refused(why: Refusal) -> Problem {
 
 /// Says what there is, and who is logged in. A link of `stentor console` leads
 /// here.
-async fn index(State(context): State<Arc<DoorContext>>, request: Request) -> Response {
+async fn index(State(context): State<Arc<ListenerContext>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     let caller = identify(&context, &parts, "")
         .await
@@ -153,18 +156,22 @@ async fn index(State(context): State<Arc<DoorContext>>, request: Request) -> Res
     answer(StatusCode::OK, "text/plain; charset=utf-8", text)
 }
 
-async fn health(State(context): State<Arc<DoorContext>>) -> Response {
-    probe(context, "healthy", |office| office.health()).await
+async fn health(State(context): State<Arc<ListenerContext>>) -> Response {
+    probe(context, "healthy", |backend| backend.health()).await
 }
 
-async fn readiness(State(context): State<Arc<DoorContext>>) -> Response {
-    probe(context, "ready", |office| office.readiness()).await
+async fn readiness(State(context): State<Arc<ListenerContext>>) -> Response {
+    probe(context, "ready", |backend| backend.readiness()).await
 }
 
 /// The answer to a probe. Beyond this machine nobody learns details.
-async fn probe(context: Arc<DoorContext>, word: &str, ask: fn(&dyn Office) -> Report) -> Response {
-    let office = Arc::clone(&context.office);
-    let Some(mut report) = context.slots.health.run(move || ask(&*office)).await else {
+async fn probe(
+    context: Arc<ListenerContext>,
+    word: &str,
+    ask: fn(&dyn Backend) -> Report,
+) -> Response {
+    let backend = Arc::clone(&context.backend);
+    let Some(mut report) = context.slots.health.run(move || ask(&*backend)).await else {
         return busy().into_response();
     };
     if !context.is_local {
@@ -181,7 +188,7 @@ async fn probe(context: Arc<DoorContext>, word: &str, ask: fn(&dyn Office) -> Re
     answer(status, JSON, format!("{value}\n"))
 }
 
-async fn metrics(State(context): State<Arc<DoorContext>>, request: Request) -> Response {
+async fn metrics(State(context): State<Arc<ListenerContext>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     if !(context.is_local || context.are_metrics_open)
         && let Err(refusal) = may_read_metrics(&context, &parts).await
@@ -191,8 +198,8 @@ async fn metrics(State(context): State<Arc<DoorContext>>, request: Request) -> R
     let accept = parts.headers.get(ACCEPT);
     let accept = accept.and_then(|accept| accept.to_str().ok());
     let format = Exposition::wanted(accept.unwrap_or_default());
-    let office = Arc::clone(&context.office);
-    let text = context.slots.metrics.run(move || office.metrics(format));
+    let backend = Arc::clone(&context.backend);
+    let text = context.slots.metrics.run(move || backend.metrics(format));
     match text.await {
         Some(text) => answer(StatusCode::OK, format.content_type(), text),
         None => busy().into_response(),
@@ -200,7 +207,7 @@ async fn metrics(State(context): State<Arc<DoorContext>>, request: Request) -> R
 }
 
 /// Whether the sender of a request may read the metrics.
-async fn may_read_metrics(context: &DoorContext, parts: &Parts) -> Result<(), Problem> {
+async fn may_read_metrics(context: &ListenerContext, parts: &Parts) -> Result<(), Problem> {
     let caller = identify(context, parts, "the page of metrics").await?;
     let may = caller.may_read_metrics();
     may.map_err(|denied| told(denied, caller.name(), None))

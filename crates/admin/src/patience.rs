@@ -1,7 +1,7 @@
 //! A stream whose writes end: a client that does not read is not waited for. Nor is one whose
 //! request begins and does not go on.
 //!
-//! It tells the room when its connection rests: see [`crate::room`].
+//! It tells its connection when it rests: see [`crate::connections`].
 
 use std::io;
 use std::pin::Pin;
@@ -13,20 +13,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::bounds::{ANSWER_TIME, HEADER_TIME};
-use crate::room::Guest;
+use crate::connections::Connection;
 
 /// A stream that fails when a write has not gone on for [`ANSWER_TIME`], and when the headers of a
 /// request take more than [`HEADER_TIME`].
 pub(crate) struct Patient<S> {
     stream: S,
-    guest: Guest,
+    connection: Connection,
     answers: Answers,
-    /// Until when nothing is read, because there is no seat.
-    seat: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// The wait for its turn, during which nothing is read.
+    admission: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Runs while a write waits.
     until: Option<Pin<Box<Sleep>>>,
     /// Runs from the first byte of a request until its headers are there; for the first request,
-    /// as soon as it has a seat.
+    /// as soon as it is served.
     head_until: Option<Pin<Box<Sleep>>>,
 }
 
@@ -79,24 +79,24 @@ impl Answers {
 }
 
 impl<S> Patient<S> {
-    /// The stream with its clocks, the first of which runs as soon as it has a seat.
-    pub(crate) fn new(stream: S, guest: Guest, answers: Answers) -> Self {
-        let seat = guest.clone().seated();
+    /// The stream with its clocks, the first of which runs as soon as it is served.
+    pub(crate) fn new(stream: S, connection: Connection, answers: Answers) -> Self {
+        let admission = connection.clone().served();
         Self {
             stream,
-            guest,
+            connection,
             answers,
-            seat: Some(Box::pin(seat)),
+            admission: Some(Box::pin(admission)),
             until: None,
             head_until: None,
         }
     }
 
-    /// Waits for a seat. The first request has so much time from then on.
-    fn poll_seat(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if let Some(seat) = &mut self.seat {
-            ready!(seat.as_mut().poll(context));
-            self.seat = None;
+    /// Waits until it is served. The first request has so much time from then on.
+    fn poll_admission(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(admission) = &mut self.admission {
+            ready!(admission.as_mut().poll(context));
+            self.admission = None;
             self.head_until = Some(Box::pin(sleep(HEADER_TIME)));
         }
         Poll::Ready(())
@@ -135,11 +135,11 @@ impl<S> Patient<S> {
     ) -> Poll<io::Result<T>> {
         if result.is_ready() {
             if self.until.take().is_some() {
-                self.guest.is_answered();
+                self.connection.is_answered();
             }
             return result;
         }
-        self.guest.rests();
+        self.connection.rests();
         let until = self
             .until
             .get_or_insert_with(|| Box::pin(sleep(ANSWER_TIME)));
@@ -156,7 +156,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.poll_seat(context));
+        ready!(self.poll_admission(context));
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         let is_more = buffer.filled().len() > before;
@@ -192,7 +192,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         let result = self.judge(context, result);
         if result.is_ready() && self.answers.have_gone() {
             self.head_until = None;
-            self.guest.rests();
+            self.connection.rests();
         }
         result
     }

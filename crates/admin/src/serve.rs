@@ -23,14 +23,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::warn;
 
+use crate::backend::Backend;
 use crate::bounds::{
     CONNECTION_TIME, END_TIME, FAREWELL_TIME, HEAD_BYTES_MAX, HEADER_TIME, HEADERS_MAX, IDLE_TIME,
     THREADS, UNACKNOWLEDGED_TIME,
 };
-use crate::office::Office;
-use crate::pages::{self, Client, DoorContext};
+use crate::connections::{Connection, Connections};
+use crate::pages::{self, Client, ListenerContext};
 use crate::patience::{Answers, Patient};
-use crate::room::{Guest, Room};
 use crate::slots::Slots;
 use crate::soon::{self, Soon};
 use crate::stream::Streams;
@@ -43,17 +43,17 @@ pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
 pub type CertificateName = Arc<dyn Fn(&[u8]) -> Option<String> + Send + Sync>;
 
 /// A socket that listens.
-pub enum DoorSocket {
+pub enum ListenerSocket {
     /// One of TCP.
     Tcp(StdListener),
-    /// One of this machine. Its file, at this path, is removed when the face is dropped.
+    /// One of this machine. Its file, at this path, is removed when the HTTP server is dropped.
     Unix(StdUnixListener, PathBuf),
 }
 
 /// An open socket.
-pub struct Door {
+pub struct HttpListener {
     /// The socket, which listens.
-    pub socket: DoorSocket,
+    pub socket: ListenerSocket,
     /// For https.
     pub tls: Option<TlsSource>,
     /// Whether only this machine can reach it.
@@ -62,32 +62,32 @@ pub struct Door {
     pub certificate_name: Option<CertificateName>,
 }
 
-/// What the configuration says of all doors.
+/// What the configuration says of all listeners.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// Hosts that a request to a door of this machine may name besides localhost.
+    /// Hosts that a request to a listener of this machine may name besides localhost.
     pub names: Vec<String>,
-    /// Whether everybody who reaches a door may read the metrics.
+    /// Whether everybody who reaches a listener may read the metrics.
     pub are_metrics_open: bool,
 }
 
-/// The running face. Dropping it ends its thread.
-pub struct Face {
+/// The running HTTP server. Dropping it ends its thread.
+pub struct HttpServer {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     /// The files of Unix sockets.
     files: Vec<PathBuf>,
 }
 
-impl Face {
-    /// Serves these doors. `prepare` is called on each thread as it begins.
+impl HttpServer {
+    /// Serves these listeners. `prepare` is called on each thread as it begins.
     ///
     /// # Errors
     /// When the system gives no thread, or a socket cannot be used.
     pub fn start(
-        doors: Vec<Door>,
+        listeners: Vec<HttpListener>,
         rules: &Rules,
-        office: Arc<dyn Office>,
+        backend: Arc<dyn Backend>,
         prepare: fn(),
     ) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
@@ -99,44 +99,44 @@ impl Face {
             .build()?;
         let (stop, stopped) = oneshot::channel();
         let (slots, soon) = (Arc::new(Slots::default()), Arc::new(Soon::default()));
-        let room = Arc::new(Room::default());
-        let final_output = Arc::clone(&room);
-        let (stopping, streams) = Streams::new(office.held());
+        let connections = Arc::new(Connections::default());
+        let final_output = Arc::clone(&connections);
+        let (stopping, streams) = Streams::new(backend.held());
         let (mut open, mut files) = (Vec::new(), Vec::new());
-        for door in doors {
+        for listener in listeners {
             let socket = {
                 let _inside = runtime.enter();
-                Listening::new(door.socket, &mut files)?
+                Listening::new(listener.socket, &mut files)?
             };
-            let context = Arc::new(DoorContext {
-                office: Arc::clone(&office),
+            let context = Arc::new(ListenerContext {
+                backend: Arc::clone(&backend),
                 slots: Arc::clone(&slots),
                 soon: Arc::clone(&soon),
-                is_local: door.is_local,
-                is_tls: door.tls.is_some(),
+                is_local: listener.is_local,
+                is_tls: listener.tls.is_some(),
                 names: rules.names.clone(),
                 are_metrics_open: rules.are_metrics_open,
                 streams: Arc::clone(&streams),
             });
             open.push(Open {
                 socket,
-                tls: door.tls,
-                certificate_name: door.certificate_name,
+                tls: listener.tls,
+                certificate_name: listener.certificate_name,
                 paths: Paths::new(Arc::clone(&context), pages::router(context)),
-                room: Arc::clone(&room),
+                connections: Arc::clone(&connections),
             });
         }
         let replies = {
             let _inside = runtime.enter();
-            soon::hear(office.bell()?, Arc::clone(&office))?
+            soon::hear(backend.reply_event()?, Arc::clone(&backend))?
         };
         let run = move || {
             prepare();
             runtime.block_on(async {
-                for door in open {
-                    tokio::spawn(door.serve());
+                for listener in open {
+                    tokio::spawn(listener.serve());
                 }
-                tokio::spawn(soon.tell(office));
+                tokio::spawn(soon.tell(backend));
                 tokio::spawn(replies);
                 // The sender is dropped.
                 let _ = stopped.await;
@@ -156,7 +156,7 @@ impl Face {
     }
 }
 
-impl Drop for Face {
+impl Drop for HttpServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -183,13 +183,13 @@ enum Accepted {
 }
 
 impl Listening {
-    fn new(socket: DoorSocket, files: &mut Vec<PathBuf>) -> io::Result<Self> {
+    fn new(socket: ListenerSocket, files: &mut Vec<PathBuf>) -> io::Result<Self> {
         Ok(match socket {
-            DoorSocket::Tcp(socket) => {
+            ListenerSocket::Tcp(socket) => {
                 socket.set_nonblocking(true)?;
                 Self::Tcp(TcpListener::from_std(socket)?)
             }
-            DoorSocket::Unix(socket, path) => {
+            ListenerSocket::Unix(socket, path) => {
                 files.push(path);
                 socket.set_nonblocking(true)?;
                 Self::Unix(UnixListener::from_std(socket)?)
@@ -221,13 +221,13 @@ impl Accepted {
     }
 }
 
-/// A door that is served.
+/// A listener that is served.
 struct Open {
     socket: Listening,
     tls: Option<TlsSource>,
     certificate_name: Option<CertificateName>,
     paths: Paths,
-    room: Arc<Room>,
+    connections: Arc<Connections>,
 }
 
 /// How long nobody is let in when the system has no descriptor.
@@ -249,7 +249,7 @@ impl Open {
                 }
             };
             let address = accepted.address();
-            let guest = self.room.enter(address.ip()).await;
+            let connection = self.connections.enter(address.ip()).await;
             let tls = self.tls.as_ref().map(|source| source());
             let (paths, named) = (self.paths.clone(), self.certificate_name.clone());
             tokio::spawn(async move {
@@ -260,23 +260,23 @@ impl Open {
                     };
                     match (accepted, tls) {
                         (Accepted::Unix(stream), _) => {
-                            converse(stream, client, &guest, paths).await;
+                            converse(stream, client, &connection, paths).await;
                         }
                         (Accepted::Tcp(stream, _), None) => {
-                            converse(stream, client, &guest, paths).await;
+                            converse(stream, client, &connection, paths).await;
                         }
                         (Accepted::Tcp(stream, _), Some(config)) => {
                             let greeting = TlsAcceptor::from(config).accept(stream);
                             if let Ok(Ok(stream)) = timeout(HEADER_TIME, greeting).await {
                                 client.certified = certified(&stream, named);
-                                converse(stream, client, &guest, paths).await;
+                                converse(stream, client, &connection, paths).await;
                             }
                         }
                     }
                 };
                 tokio::select! {
                     () = visit => {}
-                    () = guest.has_to_leave() => {}
+                    () = connection.has_to_leave() => {}
                 }
             });
         }
@@ -295,14 +295,14 @@ fn certified(stream: &TlsStream<TcpStream>, named: Option<CertificateName>) -> O
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     client: Client,
-    guest: &Guest,
+    connection: &Connection,
     paths: Paths,
 ) {
     let answers = Answers::default();
     let service = Visit {
         paths,
         client,
-        guest: guest.clone(),
+        connection: connection.clone(),
         answers: answers.clone(),
     };
     let connection = http1::Builder::new()
@@ -312,7 +312,7 @@ async fn converse(
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(
-            TokioIo::new(Patient::new(stream, guest.clone(), answers.clone())),
+            TokioIo::new(Patient::new(stream, connection.clone(), answers.clone())),
             service,
         );
     let mut connection = pin!(connection);

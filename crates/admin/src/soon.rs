@@ -1,9 +1,10 @@
-//! What is begun on the thread of the face, and answered from elsewhere.
+//! What is begun on the thread of the HTTP server, and answered from elsewhere.
 //!
 //! A verb waits on a thread of its own ([`crate::slots`]), which costs four changes between
 //! threads. What need not wait is begun where the request is read. Requests that came together
-//! begin together: the office hears once when all of them have begun ([`Office::go_on`]). It rings
-//! a bell when it has replies, and gives them on the thread of the face ([`Office::give_replies`]).
+//! begin together: the backend hears once when all of them have begun ([`Backend::go_on`]). It
+//! writes to an event descriptor when it has replies, and gives them on the thread of the HTTP
+//! server ([`Backend::give_replies`]).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,8 +16,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{Notify, oneshot};
 
+use crate::backend::Backend;
 use crate::bounds::SOON_MAX;
-use crate::office::Office;
 
 /// What comes of a message that was published.
 pub type Outcome = Result<Taken, Failure>;
@@ -33,8 +34,8 @@ pub enum Taken {
 
 /// The way back to a request that was begun. If it is dropped, the request is answered by an error.
 ///
-/// Both wake the thread of the face by a descriptor. So a thread with a table of descriptors of its
-/// own must neither give nor drop it.
+/// Both wake the thread of the HTTP server by a descriptor. So a thread with a table of descriptors
+/// of its own must neither give nor drop it.
 pub struct Reply {
     to: oneshot::Sender<Outcome>,
     _place: Place,
@@ -61,7 +62,7 @@ impl Drop for Place {
 pub(crate) struct Soon {
     /// Those that were begun and not answered.
     begun: AtomicUsize,
-    /// Some were begun, and the office has not heard that.
+    /// Some were begun, and the backend has not heard that.
     is_wanted: Notify,
 }
 
@@ -77,32 +78,35 @@ impl Soon {
         Some((Reply { to, _place: place }, answer))
     }
 
-    /// A request has begun: the office hears it after the others that are there have begun too.
+    /// A request has begun: the backend hears it after the others that are there have begun too.
     pub(crate) fn has_begun(&self) {
         self.is_wanted.notify_one();
     }
 
-    /// Tells the office each time when requests have begun, for as long as the runtime lives.
-    pub(crate) async fn tell(self: Arc<Self>, office: Arc<dyn Office>) {
+    /// Tells the backend each time when requests have begun, for as long as the runtime lives.
+    pub(crate) async fn tell(self: Arc<Self>, backend: Arc<dyn Backend>) {
         loop {
             // This task comes after those that are ready now.
             self.is_wanted.notified().await;
-            office.go_on();
+            backend.go_on();
         }
     }
 }
 
-/// Has the office give its replies each time that its bell rings, for as long as the runtime lives.
+/// Has the backend give its replies at each event, for as long as the runtime lives.
 ///
 /// # Errors
-/// When the bell cannot be heard.
-pub(crate) fn hear(bell: OwnedFd, office: Arc<dyn Office>) -> io::Result<impl Future<Output = ()>> {
-    let mut bell = Receiver::from_owned_fd_unchecked(bell)?;
+/// When the event descriptor cannot be watched.
+pub(crate) fn hear(
+    event: OwnedFd,
+    backend: Arc<dyn Backend>,
+) -> io::Result<impl Future<Output = ()>> {
+    let mut event = Receiver::from_owned_fd_unchecked(event)?;
     Ok(async move {
-        // More than one ring: so what is read is all that there was.
-        let mut rung = [0; 16];
-        while bell.read(&mut rung).await.is_ok() {
-            office.give_replies();
+        // More than the bytes of one event: so what is read is all that there was.
+        let mut read = [0; 16];
+        while event.read(&mut read).await.is_ok() {
+            backend.give_replies();
         }
     })
 }

@@ -12,22 +12,22 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
-use crate::office::Rejected;
-use crate::pages::{Client, DoorContext, add_rules, check};
+use crate::backend::Rejected;
+use crate::connections::Connection;
+use crate::pages::{Client, ListenerContext, add_rules, check};
 use crate::patience::Answers;
 use crate::problem::Noted;
-use crate::room::Guest;
 use crate::stream;
 
-/// A door, as each of its connections has it.
+/// A listener, as each of its connections has it.
 #[derive(Clone)]
 pub(crate) struct Paths {
-    context: Arc<DoorContext>,
+    context: Arc<ListenerContext>,
     router: TowerToHyperService<Router>,
 }
 
 impl Paths {
-    pub(crate) fn new(context: Arc<DoorContext>, router: Router) -> Self {
+    pub(crate) fn new(context: Arc<ListenerContext>, router: Router) -> Self {
         let router = TowerToHyperService::new(router);
         Self { context, router }
     }
@@ -38,7 +38,7 @@ impl Paths {
 pub(crate) struct Visit {
     pub(crate) paths: Paths,
     pub(crate) client: Client,
-    pub(crate) guest: Guest,
+    pub(crate) connection: Connection,
     pub(crate) answers: Answers,
 }
 
@@ -48,21 +48,21 @@ impl Service<Request<Incoming>> for Visit {
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.guest.is_answered();
+        self.connection.is_answered();
         self.answers.has_come();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.client.clone());
         let checked = check(&self.paths.context, &request);
         let answer = checked.map(|()| self.paths.router.call(request));
         let answers = self.answers.clone();
-        let (office, address) = (Arc::clone(&self.paths.context.office), self.client.address);
+        let (backend, address) = (Arc::clone(&self.paths.context.backend), self.client.address);
         Box::pin(async move {
             let mut response = match answer {
                 Ok(answer) => answer.await?,
                 Err(problem) => problem.into_response(),
             };
             if let Some(noted) = response.extensions_mut().remove::<Noted>() {
-                office.refused(&Rejected {
+                backend.refused(&Rejected {
                     reason: noted.reason,
                     user: &noted.user,
                     text: &noted.text,

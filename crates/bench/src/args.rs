@@ -79,7 +79,7 @@ pub(crate) enum Command {
     Call(CallArgs),
     /// Ends the servers of a benchmark that was killed (started by the other commands)
     #[command(hide = true)]
-    Keeper,
+    Reaper,
     /// The server of the floor of `call` (started by it)
     #[command(hide = true)]
     Canned {
@@ -139,7 +139,7 @@ impl Command {
             | Self::Compare(_)
             | Self::Report(_)
             | Self::Call(_)
-            | Self::Keeper
+            | Self::Reaper
             | Self::Canned { .. }
             | Self::Group
             | Self::Floor { .. } => None,

@@ -22,13 +22,13 @@ const LINES_MAX: usize = 100;
 
 /// The HTTP side of a server, and a token for it.
 #[derive(Clone, Debug)]
-pub(crate) struct Office {
+pub(crate) struct HttpApi {
     /// Host and port.
     address: String,
     token: String,
 }
 
-impl Office {
+impl HttpApi {
     /// That of a server that was started here, with the token of a new administrator.
     ///
     /// # Errors
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     /// A server that gives this answer to each connection, after it has read something.
-    fn office(answer: &'static str) -> Office {
+    fn api(answer: &'static str) -> HttpApi {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         thread::spawn(move || {
@@ -277,14 +277,14 @@ mod tests {
             }
         });
         let token = "t".to_owned();
-        Office { address, token }
+        HttpApi { address, token }
     }
 
     #[test]
     fn an_answer_is_read_to_its_end() {
         let two = "HTTP/1.1 200 OK\r\ncontent-LENGTH: 2\r\nX: y\r\n\r\n{}HTTP/1.1 503 No\r\n\
                    content-length: 0\r\n\r\n";
-        let mut http = office(two).connect().unwrap();
+        let mut http = api(two).connect().unwrap();
         let answer = http.get("/a").unwrap();
         assert_eq!((answer.status, answer.json()), (200, json!({})));
         let answer = http.receive().unwrap();
@@ -314,7 +314,7 @@ mod tests {
             (endless, "a head that does not end"),
             (long, "a line that does not end"),
         ] {
-            let refused = office(answer).connect().unwrap().get("/").unwrap_err();
+            let refused = api(answer).connect().unwrap().get("/").unwrap_err();
             assert!(refused.to_string().contains(why), "{why}: {refused}");
         }
     }
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn events_are_counted_until_it_is_enough() {
         let stream = "HTTP/1.1 200 OK\r\n\r\nevent: a\ndata: 1\n\n: silence\n\ndata: 2\n\n";
-        let http = office(stream).connect().unwrap();
+        let http = api(stream).connect().unwrap();
         let is_enough = AtomicBool::new(false);
         let ended = http
             .stream("/s")
@@ -330,10 +330,10 @@ mod tests {
             .count(|| is_enough.load(Ordering::Relaxed));
         assert!(ended.is_err(), "the server has ended it");
         is_enough.store(true, Ordering::Relaxed);
-        let http = office(stream).connect().unwrap();
+        let http = api(stream).connect().unwrap();
         let events = http.stream("/s").unwrap();
         assert_eq!(events.count(|| true).unwrap(), 0);
-        let refused = office("HTTP/1.1 429 No\r\n\r\n").connect().unwrap();
+        let refused = api("HTTP/1.1 429 No\r\n\r\n").connect().unwrap();
         let why = refused.stream("/s").unwrap_err().to_string();
         assert!(why.contains("the status 429"), "{why}");
     }

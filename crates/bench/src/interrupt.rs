@@ -1,6 +1,6 @@
 //! What becomes of servers and their folders when a benchmark is interrupted.
 
-pub(crate) mod keeper;
+pub(crate) mod reaper;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
 use crate::affinity::Places;
-use keeper::News;
+use reaper::News;
 
 /// What would stay behind.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct Kept(u64);
 pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Kept)> {
     let mut started = started();
     let child = command.spawn()?;
-    keeper::tell(News::Started, child.id());
+    reaper::tell(News::Started, child.id());
     let number = put(&mut started, Leftover::Process(child.id()));
     Ok((child, Kept(number)))
 }
@@ -54,7 +54,7 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Kept)> {
 pub(crate) fn folder(prefix: &str) -> io::Result<TempDir> {
     let mut started = started();
     let folder = TempDir::with_prefix(prefix)?;
-    keeper::tell_folder(folder.path());
+    reaper::tell_folder(folder.path());
     put(&mut started, Leftover::Folder(folder.path().to_owned()));
     Ok(folder)
 }
@@ -132,7 +132,7 @@ impl Drop for Kept {
         let leftover = started().remove(&self.0);
         match leftover {
             Some(Leftover::Places(places)) => places.restore(),
-            Some(Leftover::Process(pid)) => keeper::tell(News::Ended, pid),
+            Some(Leftover::Process(pid)) => reaper::tell(News::Ended, pid),
             Some(Leftover::Empty(file)) => remove_empty(&file),
             Some(Leftover::Folder(_) | Leftover::Retained(_)) | None => {}
         }
@@ -146,10 +146,10 @@ fn started() -> MutexGuard<'static, BTreeMap<u64, Leftover>> {
 
 /// From now on SIGINT, SIGTERM and SIGHUP clean up, and end the process with 128 and their number.
 /// They are caught, not blocked: what is started would inherit a mask, and a server that leaves it
-/// as it is could not be ended by them any more. After SIGKILL, the keeper ends the
+/// as it is could not be ended by them any more. After SIGKILL, the reaper ends the
 /// servers and removes the folders.
 pub(crate) fn watch() {
-    keeper::start();
+    reaper::start();
     // Without them, signals end the process at once, as ever.
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
         return;

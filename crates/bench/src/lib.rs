@@ -125,8 +125,8 @@ fn dispatch(args: Args) -> Result<Verdict, BenchError> {
         Command::Suite(args) => suite::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Report(args) => report::html::run(args).map(|()| Verdict::Sound),
-        Command::Keeper => {
-            interrupt::keeper::run();
+        Command::Reaper => {
+            interrupt::reaper::run();
             Ok(Verdict::Sound)
         }
         Command::Canned { path } => call::canned::run(path.as_deref()).map(|()| Verdict::Sound),

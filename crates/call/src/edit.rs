@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use crate::args::{Changed, Options, beside};
@@ -119,24 +120,24 @@ fn copy(
 ) -> Result<(), Fault> {
     let mut at = 0;
     for change in changes {
-        copy_range(message, (at, change.offset), out, deadline)?;
+        copy_range(message, at..change.offset, out, deadline)?;
         for piece in change.inserted.chunks(PIECE_BYTES) {
             write(piece, out, deadline)?;
         }
         at = change.offset + change.deleted;
     }
-    copy_range(message, (at, message.size), out, deadline)
+    copy_range(message, at..message.size, out, deadline)
 }
 
 fn copy_range(
     message: &Message,
-    (from, to): (u64, u64),
+    range: Range<u64>,
     out: &mut impl Write,
     deadline: &Deadline,
 ) -> Result<(), Fault> {
-    let mut at = from;
-    while at < to {
-        let len = (to - at).min(PIECE_BYTES as u64) as usize;
+    let mut at = range.start;
+    while at < range.end {
+        let len = (range.end - at).min(PIECE_BYTES as u64) as usize;
         let piece = message.read(at, len)?;
         if piece.len() < len {
             return Err(Fault::File("the message has become shorter".to_owned()));

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::foreign::Foreign;
 use crate::password;
 use crate::property::Properties;
-use crate::route::{self, Door, Route};
+use crate::route::{self, EntryPoint, Route};
 use crate::which;
 
 /// The connection.
@@ -155,7 +155,7 @@ pub(crate) struct Plan {
     /// What came of it at the first connection; it stays so for all later ones.
     route: OnceCell<Route>,
     /// How to enter the server of a data folder.
-    door: Door,
+    entry_point: EntryPoint,
     /// In which zone, as administrator.
     zone: Option<String>,
     options: Options,
@@ -218,11 +218,11 @@ impl Connect {
             }),
             accept_any_name: self.insecure,
         };
-        let (wish, door) = self.way()?;
+        let (wish, entry_point) = self.way()?;
         Ok(Plan {
             wish,
             route: OnceCell::new(),
-            door,
+            entry_point,
             zone: self.zone.clone(),
             options,
             properties,
@@ -232,20 +232,20 @@ impl Connect {
     }
 
     /// Which server, and how to enter it.
-    fn way(&self) -> Result<(Route, Door), Failure> {
-        let (wish, door) = (self.route()?, self.door());
+    fn way(&self) -> Result<(Route, EntryPoint), Failure> {
+        let (wish, entry_point) = (self.route()?, self.entry_point());
         if self.zone.is_none() {
-            return Ok((wish, door));
+            return Ok((wish, entry_point));
         }
-        if door != Door::Control {
+        if entry_point != EntryPoint::Control {
             let text = "--zone is for administrators, who come by the data folder alone; a user's \
                         name says its zone: -u ZONE/NAME";
             return Err(Failure::usage(text));
         }
         // Another server may have no such zone, or somebody else's.
         match wish {
-            Route::FolderOrAddress(folder) => Ok((Route::Folder(folder), door)),
-            wish => Ok((wish, door)),
+            Route::FolderOrAddress(folder) => Ok((Route::Folder(folder), entry_point)),
+            wish => Ok((wish, entry_point)),
         }
     }
 
@@ -316,15 +316,15 @@ impl Connect {
         })
     }
 
-    /// Whoever says who it is, or how to connect, does not come as administrator.
-    const fn door(&self) -> Door {
+    /// A command that says who it is, or how to connect, does not come as administrator.
+    const fn entry_point(&self) -> EntryPoint {
         match (self.wants_tls(), self.ws) {
             (true, true) => route::ENCRYPTED_WEBSOCKET,
             (true, false) => route::ENCRYPTED,
             (false, true) => route::WEBSOCKET,
             (false, false) if self.bind_address.is_some() => route::NETWORK,
             (false, false) if self.has_login() => route::ANY,
-            (false, false) => Door::Control,
+            (false, false) => EntryPoint::Control,
         }
     }
 
@@ -408,7 +408,7 @@ impl Plan {
     /// once it has connected.
     pub(crate) fn is_in_first_zone(&self) -> bool {
         let is_folder = matches!(self.route.get(), Some(Route::Folder(_)));
-        is_folder && self.door == Door::Control && self.zone.is_none()
+        is_folder && self.entry_point == EntryPoint::Control && self.zone.is_none()
     }
 
     /// The zone that an administrator has named.
@@ -489,12 +489,12 @@ impl Plan {
             }
         })?;
         self.note(&format!("using the server on {}", folder.display()));
-        match self.door {
-            Door::Control => {
+        match self.entry_point {
+            EntryPoint::Control => {
                 control::upgrade(&mut stream, self.zone.as_deref()).map_err(Attempt::Hopeless)?;
                 Client::over_unix(stream, &self.options).map_err(Attempt::Failed)
             }
-            Door::Listener(schemes) => {
+            EntryPoint::Listener(schemes) => {
                 let mut options = self.options.clone();
                 options.url =
                     route::listener(stream, folder, schemes).map_err(Attempt::Hopeless)?;
@@ -622,16 +622,16 @@ mod tests {
         let folder = || Route::Folder("d".into());
         let usual = || Route::FolderOrAddress("data".into());
         let cases = [
-            ("", usual(), Door::Control),
+            ("", usual(), EntryPoint::Control),
             ("-u ann -P x", usual(), route::ANY),
-            ("-h a", Route::Address, Door::Control),
+            ("-h a", Route::Address, EntryPoint::Control),
             ("-p 1884 -u ann", Route::Address, route::ANY),
-            ("--unix /run/s", Route::Address, Door::Control),
-            ("-L mqtt://a", Route::Address, Door::Control),
+            ("--unix /run/s", Route::Address, EntryPoint::Control),
+            ("-L mqtt://a", Route::Address, EntryPoint::Control),
             ("--ws", Route::Address, route::WEBSOCKET),
             ("-A 127.0.0.2", Route::Address, route::NETWORK),
             ("--cafile x", Route::Address, route::ENCRYPTED),
-            ("--data-dir d", folder(), Door::Control),
+            ("--data-dir d", folder(), EntryPoint::Control),
             ("--data-dir d -u ann -P x", folder(), route::ANY),
             ("--data-dir d -P x", folder(), route::ANY),
             ("--data-dir d --cafile x", folder(), route::ENCRYPTED),
@@ -642,9 +642,13 @@ mod tests {
                 route::NETWORK,
             ),
         ];
-        for (words, wish, door) in cases {
+        for (words, wish, entry_point) in cases {
             let plan = plan(words).unwrap();
-            assert_eq!((plan.wish, plan.door), (wish, door), "{words}");
+            assert_eq!(
+                (plan.wish, plan.entry_point),
+                (wish, entry_point),
+                "{words}"
+            );
         }
         for words in ["-h a", "-p 1", "-L mqtt://a", "--unix /s"] {
             let words = format!("x --data-dir d {words}");

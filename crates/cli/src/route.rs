@@ -25,7 +25,7 @@ pub(crate) enum Route {
 
 /// How to enter the server of a data folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum EntryPoint {
     /// Through its control socket, as administrator.
     Control,
     /// Through a listener with one of these schemes, the first one preferred.
@@ -34,19 +34,19 @@ pub(crate) enum Door {
 
 /// What suits a login that asks for nothing special. A connection within the machine needs no
 /// encryption, so one that takes no certificate comes first.
-pub(crate) const ANY: Door = Door::Listener(&["mqtt", "unix", "ws", "mqtts", "wss"]);
+pub(crate) const ANY: EntryPoint = EntryPoint::Listener(&["mqtt", "unix", "ws", "mqtts", "wss"]);
 
 /// For connections from an address of the user's choice.
-pub(crate) const NETWORK: Door = Door::Listener(&["mqtt", "ws", "mqtts", "wss"]);
+pub(crate) const NETWORK: EntryPoint = EntryPoint::Listener(&["mqtt", "ws", "mqtts", "wss"]);
 
 /// For TLS.
-pub(crate) const ENCRYPTED: Door = Door::Listener(&["mqtts"]);
+pub(crate) const ENCRYPTED: EntryPoint = EntryPoint::Listener(&["mqtts"]);
 
 /// For WebSocket.
-pub(crate) const WEBSOCKET: Door = Door::Listener(&["ws"]);
+pub(crate) const WEBSOCKET: EntryPoint = EntryPoint::Listener(&["ws"]);
 
 /// For WebSocket over TLS.
-pub(crate) const ENCRYPTED_WEBSOCKET: Door = Door::Listener(&["wss"]);
+pub(crate) const ENCRYPTED_WEBSOCKET: EntryPoint = EntryPoint::Listener(&["wss"]);
 
 impl Route {
     /// Decides between folder and address.
@@ -139,8 +139,8 @@ mod tests {
             "ws://[::]:3",
             "mqtt://0.0.0.0:1",
         ];
-        let check = |urls: &[&str], door: Door, chosen: &str| {
-            let Door::Listener(schemes) = door else {
+        let check = |urls: &[&str], entry_point: EntryPoint, chosen: &str| {
+            let EntryPoint::Listener(schemes) = entry_point else {
                 panic!("the control socket is no listener");
             };
             let url = choose(urls, schemes).map(|url| url.to_string());

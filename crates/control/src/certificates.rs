@@ -91,7 +91,7 @@ pub struct Certificate {
     pub serial: String,
     /// From when on it holds, in seconds since 1970.
     pub not_before_secs: i64,
-    /// Until when it holds, in seconds since 1970.
+    /// The time until which it holds, in seconds since 1970.
     pub not_after_secs: i64,
     /// Whole days until then; below 0 when it has expired.
     pub days_left: i64,

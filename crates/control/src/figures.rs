@@ -18,7 +18,7 @@ pub struct History {
     pub figure: Option<String>,
     /// From when, in seconds since 1970. Without it, an hour before the end.
     pub from_secs: Option<u64>,
-    /// Until when, in seconds since 1970. Without it, until now.
+    /// The end, in seconds since 1970. Without it, the end is now.
     pub to_secs: Option<u64>,
     /// At most this many points, up to 500; 60 if it is not given.
     pub points: Option<usize>,
@@ -35,7 +35,7 @@ impl Request for History {
 pub struct Curves {
     /// From when, in seconds since 1970: the beginning of the first period.
     pub from_secs: u64,
-    /// Until when, in seconds since 1970.
+    /// The end, in seconds since 1970.
     pub to_secs: u64,
     /// The length of the period that each point stands for, in seconds.
     pub step_secs: u64,

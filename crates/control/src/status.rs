@@ -368,11 +368,11 @@ pub struct Shard {
     pub turns: u64,
     /// Turns that took long.
     pub long_turns: Turns,
-    /// What waits.
+    /// The queues.
     pub queues: Queues,
 }
 
-/// What waits at a shard.
+/// The queues of a shard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Queues {

@@ -15,7 +15,7 @@ use crate::core::sessions::rights::Identity;
 use crate::items::{MeshItem, ShardItem};
 
 /// Everything that calls to the hub have asked for since it was last emptied. The shard drains
-/// `log`, `mesh` and `lanes` after each call, the rest at the end of its turn.
+/// `log`, `mesh` and `control_items` after each call, the rest at the end of its turn.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// What has changed in sessions that last, as records of [`stentor_session_log`]. Empty unless
@@ -23,7 +23,7 @@ pub struct Effects {
     ///
     /// The shard takes them first after each call, and appends them to its journal as one batch:
     /// nobody may hear of a change that is not written down. So they come before `mesh` and
-    /// `lanes`, and before any output leaves. It says where the batch begins by
+    /// `control_items`, and before any output leaves. It says where the batch begins by
     /// [`crate::journal::logged`].
     pub log: Vec<u8>,
     /// Where `log` may be cut: ascending, and mostly nowhere. Each piece is a batch then.
@@ -54,7 +54,7 @@ pub struct Effects {
     /// Messages for other shards, in order.
     pub mesh: Vec<(ShardId, MeshItem)>,
     /// Changes that other shards must know before they apply what any client sends next.
-    pub lanes: Vec<(ShardId, ShardItem)>,
+    pub control_items: Vec<(ShardId, ShardItem)>,
     /// Sessions that begin to get messages which newer ones may replace: what lies in their
     /// socket's buffer cannot be replaced, so it should be little.
     pub conflating: Vec<SessionKey>,
@@ -77,7 +77,7 @@ impl Effects {
     #[inline]
     pub const fn has_urgent(&self) -> bool {
         !self.mesh.is_empty()
-            || !self.lanes.is_empty()
+            || !self.control_items.is_empty()
             || !self.resumed.is_empty()
             || !self.authentications.is_empty()
     }

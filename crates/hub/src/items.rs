@@ -250,7 +250,7 @@ pub enum ServiceCommand {
     Broadcast(Arc<Broadcast>),
 }
 
-/// What reaches a hub through its shard's control lane, before anything that is read afterwards.
+/// What reaches a hub through its shard's control queue, before anything that is read afterwards.
 #[derive(Clone, Debug)]
 pub enum ControlItem {
     /// From the hub of another shard: plain data.

@@ -94,7 +94,7 @@ pub mod journal {
     };
 }
 
-/// What waits for the sockets of connections, beside [`Hub::transmit`].
+/// The output that waits for the sockets of connections, beside [`Hub::transmit`].
 pub mod output {
     pub use crate::hub::{
         answer_bytes, forget_touched, has_answers, has_bulk, has_news, mark_output, note_touched,

@@ -17,7 +17,7 @@ use stentor_journal::{Bounds, Folder, OpenOptions};
 const SEGMENT_BYTES: usize = 16 << 20;
 /// Bytes of batches in a round.
 const ROUND_BYTES: usize = 24 << 20;
-/// Bytes that are appended before the keeper looks.
+/// Bytes that are appended before the maintenance thread looks.
 const SLICE_BYTES: usize = 64 << 10;
 const ROUNDS: usize = 7;
 /// Bytes of a batch: acknowledgements, a message, a large message.
@@ -77,20 +77,20 @@ fn append(folder: &Path, len: usize) -> Result<f64, Box<dyn Error>> {
         random: 7,
         spares_max: 0,
     };
-    let mut keeper = Folder::open(disk, options)?.folder;
+    let mut journals = Folder::open(disk, options)?.folder;
     let bounds = Bounds {
         segment_bytes: SEGMENT_BYTES,
         ahead: 2,
         reserve: 1,
         segments_max: 16,
     };
-    let mut journal = keeper.journal(0, bounds);
+    let mut journal = journals.journal(0, bounds);
     let batch = vec![7; len];
     let per_slice = SLICE_BYTES.div_ceil(len.next_multiple_of(8) + 24);
     let (mut elapsed, mut count) = (Duration::ZERO, 0);
     while count * len < ROUND_BYTES {
-        // The keeper works beside the shard, on another thread.
-        keeper.serve(&mut journal)?;
+        // The maintenance thread works beside the shard, on another thread.
+        journals.serve(&mut journal)?;
         let begun = Instant::now();
         for _ in 0..per_slice {
             black_box(journal.append(black_box(&batch))?);
@@ -99,7 +99,7 @@ fn append(folder: &Path, len: usize) -> Result<f64, Box<dyn Error>> {
         count += per_slice;
     }
     let nanos = elapsed.as_nanos() as f64 / count as f64;
-    drop((journal, keeper));
+    drop((journal, journals));
     std::fs::remove_dir_all(folder)?;
     Ok(nanos)
 }

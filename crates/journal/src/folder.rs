@@ -20,7 +20,7 @@ pub(crate) const NUMBERS_AT_ONCE: u32 = 64;
 /// Bytes that are written at a time.
 const STEP_BYTES: usize = 64 << 10;
 
-/// What the keeper answers to an order.
+/// What the maintenance thread answers to an order.
 #[derive(Debug)]
 #[must_use = "the journal has to know"]
 pub enum Answer<R> {
@@ -37,12 +37,12 @@ pub enum Answer<R> {
     Done,
 }
 
-/// The folder of all journals of a server. It belongs to one thread, the keeper.
+/// The folder of all journals of a server. It belongs to one thread, the maintenance thread.
 ///
 /// [`open`](Self::open) begins a generation: new journals, beside the old ones, which are read. The
-/// keeper [fulfils](Self::fulfil) the orders of the journals. When nothing in the old ones is
-/// needed any longer, it [forgets](Self::forget) them. After the last commit of all journals, it
-/// [closes](Self::close) the folder.
+/// maintenance thread [fulfils](Self::fulfil) the orders of the journals. When nothing in the old
+/// ones is needed any longer, it [forgets](Self::forget) them. After the last commit of all
+/// journals, it [closes](Self::close) the folder.
 #[derive(Debug)]
 pub struct Folder<D: Disk> {
     pub(crate) disk: D,

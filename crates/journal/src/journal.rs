@@ -19,7 +19,7 @@ const PAGE_BYTES: usize = 4096;
 pub struct Bounds {
     /// Bytes of a segment: a multiple of 4,096, or of eight in tests; less than 4 GiB.
     pub segment_bytes: usize,
-    /// Empty segments that the keeper makes ahead, those of the reserve included.
+    /// Empty segments that the maintenance thread makes ahead, those of the reserve included.
     pub ahead: usize,
     /// Empty segments that are left when the state becomes [`Room::Low`].
     pub reserve: usize,
@@ -32,7 +32,8 @@ pub struct Bounds {
 pub enum Room {
     /// There are more empty segments than the reserve.
     Plenty,
-    /// Only what makes room may be appended: from the reserve, until the keeper has made more.
+    /// Only what makes room may be appended: from the reserve, until the maintenance thread has
+    /// made more.
     Low,
 }
 
@@ -41,7 +42,7 @@ pub enum Room {
 #[error("the journal has no room for this batch")]
 pub struct Full;
 
-/// What the keeper has to do for a journal.
+/// What the maintenance thread has to do for a journal.
 #[derive(Debug)]
 pub enum Order<R: Region> {
     /// Make a segment of this many bytes: see [`Folder::fulfil`](crate::Folder::fulfil).
@@ -102,7 +103,7 @@ struct Released<R> {
 /// the ends of a commit neither wait nor call the system. What does is handed out as values, for
 /// threads that may wait:
 ///
-/// - [`next_order`](Self::next_order) gives the work of the keeper. It answers with
+/// - [`next_order`](Self::next_order) gives the work of the maintenance thread. It answers with
 ///   [`supply`](Self::supply) or [`not_made`](Self::not_made).
 /// - [`begin_commit`](Self::begin_commit) gives a [`Round`] to sync, whose result goes to
 ///   [`end_commit`](Self::end_commit).
@@ -114,9 +115,9 @@ pub struct Journal<R: Region> {
     /// In the order of their numbers, which are above those of `used`.
     ready: VecDeque<Segment<R>>,
     released: VecDeque<Released<R>>,
-    /// For the keeper.
+    /// For the maintenance thread.
     orders: VecDeque<Order<R>>,
-    /// Segments of the usual size that the keeper makes now.
+    /// Segments of the usual size that the maintenance thread makes now.
     making: usize,
     wish: Wish,
     known: Known,
@@ -301,7 +302,8 @@ impl<R: Region> Journal<R> {
         }
     }
 
-    /// The next thing that the keeper has to do; to be asked after what may have changed it.
+    /// The next thing that the maintenance thread has to do; to be asked after what may have
+    /// changed it.
     pub fn next_order(&mut self) -> Option<Order<R>> {
         if let Some(order) = self.orders.pop_front() {
             return Some(order);
@@ -328,7 +330,7 @@ impl<R: Region> Journal<R> {
         })
     }
 
-    /// Takes a segment that the keeper has made.
+    /// Takes a segment that the maintenance thread has made.
     pub fn supply(&mut self, segment: Segment<R>) {
         self.note_answer(segment.bytes());
         let last = self.ready.back().or_else(|| self.used.back());
@@ -342,7 +344,7 @@ impl<R: Region> Journal<R> {
         }
     }
 
-    /// The keeper could not make a segment of this many bytes. It is ordered again when
+    /// The maintenance thread could not make a segment of this many bytes. It is ordered again when
     /// [`next_order`](Self::next_order) is asked, which the owner puts off for a while.
     pub fn not_made(&mut self, bytes: usize) {
         self.note_answer(bytes);
@@ -355,7 +357,7 @@ impl<R: Region> Journal<R> {
         }
     }
 
-    /// Bytes that may be appended before the keeper makes more segments, about.
+    /// Bytes that may be appended before the maintenance thread makes more segments, about.
     #[must_use]
     pub fn free_bytes(&self) -> usize {
         let head = self.used.back().map_or(0, Segment::room);
@@ -483,7 +485,7 @@ impl<R: Region> Journal<R> {
     }
 
     /// What was live in the segments that were given up has been appended again. Commits go on
-    /// when a segment names those; it begins now, or when the keeper has made one.
+    /// when a segment names those; it begins now, or when the maintenance thread has made one.
     pub fn rewritten(&mut self) {
         if self.commit == Commit::Rewriting {
             self.commit = Commit::Naming;

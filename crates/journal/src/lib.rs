@@ -1,12 +1,12 @@
 //! A journal: batches of bytes that survive the process once they are appended, and a power loss
 //! once they are committed.
 //!
-//! A [`Folder`] holds the journals of all shards. Its owner, the keeper, makes files ahead; each
-//! shard fills those of its [`Journal`] through memory maps, without a lock or a system call. The
-//! page cache outlives the process, so a batch is kept as soon as it is copied.
+//! A [`Folder`] holds the journals of all shards. Its owner, the maintenance thread, makes files
+//! ahead; each shard fills those of its [`Journal`] through memory maps, without a lock or a system
+//! call. The page cache outlives the process, so a batch is kept as soon as it is copied.
 //!
 //! ```text
-//! folder    the keeper's side: makes, recycles and removes files
+//! folder    the maintenance thread's side: makes, recycles and removes files
 //! journal   a shard's side: the ring, its bounds, floor and commits
 //! commit    what is on its way to the disk
 //! segment   a file while it is filled          frame     a batch as bytes

@@ -79,7 +79,7 @@ pub enum TroubleKind {
 /// A folder that was opened.
 #[derive(Debug)]
 pub struct Opened<D: Disk> {
-    /// For the keeper.
+    /// For the maintenance thread.
     pub folder: Folder<D>,
     /// All journals of earlier generations, in order of generation and shard.
     pub journals: Vec<OldJournal<D::Region>>,

@@ -18,7 +18,7 @@ pub(crate) const WARM_BYTES: usize = 256 << 10;
 
 /// A file that was made ahead: its whole length is allocated and written.
 ///
-/// The keeper of the files makes it, a [`Journal`](crate::Journal) fills it.
+/// The maintenance thread of the files makes it, a [`Journal`](crate::Journal) fills it.
 #[derive(Debug)]
 pub struct Segment<R> {
     region: R,

@@ -184,7 +184,7 @@ fn http(
 
 fn mail(lua: &Lua, name: &str, outside: &Arc<Outside>, moment: &Moment) -> mlua::Result<Table> {
     let (outside, moment, name) = (Arc::clone(outside), moment.clone(), name.to_owned());
-    let send = move |_: &Lua, letter: Table| {
+    let send = move |_: &Lua, mail: Table| {
         let fail = |reason: &str| Error::runtime(format!("mail.send: {reason}"));
         moment.ask("mail")?;
         let Some(relay) = outside.relay() else {
@@ -192,13 +192,13 @@ fn mail(lua: &Lua, name: &str, outside: &Arc<Outside>, moment: &Moment) -> mlua:
                 "the server knows no relay (procedures.relay = \"127.0.0.1:25\")",
             ));
         };
-        let to = match letter.get::<Value>("to")? {
+        let to = match mail.get::<Value>("to")? {
             Value::String(one) => vec![one.to_string_lossy()],
             Value::Table(list) => list.sequence_values().collect::<mlua::Result<_>>()?,
             _ => return Err(fail("`to` is an address or a list of them")),
         };
-        let from: String = letter.get("from")?;
-        let message: LuaString = letter.get("message")?;
+        let from: String = mail.get("from")?;
+        let message: LuaString = mail.get("message")?;
         let (end, is_echo) = {
             let now = moment.lock();
             (now.end, now.is_echo)
@@ -210,12 +210,12 @@ fn mail(lua: &Lua, name: &str, outside: &Arc<Outside>, moment: &Moment) -> mlua:
         }
         let mut text = format!("{LOOP_HEADER}: {name}\r\n").into_bytes();
         text.extend_from_slice(&message.as_bytes());
-        let letter = smtp::Letter {
+        let mail = smtp::Mail {
             from: &from,
             to: &to,
             text: &text,
         };
-        smtp::send(relay, &letter, end).map_err(|error| fail(&error.to_string()))
+        smtp::send(relay, &mail, end).map_err(|error| fail(&error.to_string()))
     };
     let table = lua.create_table()?;
     table.set("send", lua.create_function(send)?)?;

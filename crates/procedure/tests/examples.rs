@@ -344,7 +344,7 @@ fn signature_goes_after_the_plain_text() {
     }
 }
 
-/// Whoever sends a message chooses what is in it: none passes for being hard to read.
+/// The sender of a message chooses what is in it: none passes for being hard to read.
 #[test]
 fn what_is_too_much_to_be_read_is_refused() {
     let place = place();
@@ -651,7 +651,7 @@ fn the_front_guard_has_lists() {
     assert_eq!(ask("192.0.2.1", "A@Bad.test", bob), NEVER);
     assert_eq!(ask("198.51.100.7", "a@friend.test", bob), WELCOME);
     assert_eq!(ask("192.0.2.1", "a@b.test", "help@here.test"), WELCOME);
-    // Whoever writes to a trap has lost its name.
+    // A sender that writes to a trap has lost its name.
     assert_eq!(ask("192.0.2.1", "a@b.test", bob), LATER);
     assert_eq!(ask("192.0.2.1", "a@b.test", "Trap@here.test"), NEVER);
     assert_eq!(ask("192.0.2.1", "a@b.test", bob), NEVER);

@@ -29,7 +29,7 @@ mod usage;
 pub use damage::{DamageReport, Outcome};
 pub use memory::{Bounds, MemoryStore};
 pub use store::{
-    Child, FileUse, HistoryFigures, Keeper, OpenError, Remembered, Store, StoreEvent, StoreOptions,
-    StoreStatus, Sync, Verified, Watcher,
+    Child, FileUse, HistoryFigures, OpenError, Remembered, Store, StoreEvent, StoreMaintenance,
+    StoreOptions, StoreStatus, Sync, Verified, Watcher,
 };
 pub use usage::Quota;

@@ -7,7 +7,7 @@ use crate::{Recorder, Ring, Row};
 pub struct Range {
     /// From when, in seconds since 1970.
     pub from: u64,
-    /// Until when; that second is not in it.
+    /// The end; that second is not in it.
     pub to: u64,
     /// At most this many points.
     pub points: usize,

@@ -10,7 +10,7 @@ use stentor_auth::store::Directory;
 use stentor_control::health;
 use stentor_hub::Pressure;
 
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::sessions::Journals;
 use crate::shard::Inquiry;
 use crate::telemetry::Rounds;
@@ -27,7 +27,7 @@ const LATE: Duration = Duration::from_secs(15);
 
 /// What is known of the server's condition.
 pub(crate) struct Condition {
-    backplane: Arc<Backplane>,
+    context: Arc<ServerContext>,
     directory: Arc<Directory>,
     pulses: Mutex<Rounds<()>>,
     is_stopping: AtomicBool,
@@ -35,11 +35,11 @@ pub(crate) struct Condition {
 
 impl Condition {
     /// A server that serves.
-    pub(crate) fn new(backplane: &Arc<Backplane>, directory: &Arc<Directory>) -> Self {
+    pub(crate) fn new(context: &Arc<ServerContext>, directory: &Arc<Directory>) -> Self {
         Self {
-            backplane: Arc::clone(backplane),
+            context: Arc::clone(context),
             directory: Arc::clone(directory),
-            pulses: Mutex::new(Rounds::new(backplane)),
+            pulses: Mutex::new(Rounds::new(context)),
             is_stopping: AtomicBool::new(false),
         }
     }
@@ -56,7 +56,7 @@ impl Condition {
             return Report::default();
         }
         let mut pulses = self.pulses.lock().unwrap_or_else(PoisonError::into_inner);
-        pulses.ask(&self.backplane, Inquiry::Pulse, FRESH, PATIENCE);
+        pulses.ask(&self.context, Inquiry::Pulse, FRESH, PATIENCE);
         let late = pulses.late(LATE).map(|(shard, age)| {
             let time = counted(age.as_secs(), "second");
             reason(
@@ -79,14 +79,14 @@ impl Condition {
             let detail = "the user database does not answer; the log says why";
             reasons.push(reason("user-database", detail));
         }
-        for (trouble, _) in self.backplane.retained.troubles() {
+        for (trouble, _) in self.context.retained.troubles() {
             reasons.push(reason("retained-store", trouble));
         }
-        let journals = self.backplane.journals.as_ref();
+        let journals = self.context.journals.as_ref();
         for trouble in journals.map_or_else(Vec::new, Journals::troubles) {
             reasons.push(reason("session-store", trouble));
         }
-        if self.backplane.ledger.pressure() == Pressure::Full {
+        if self.context.ledger.pressure() == Pressure::Full {
             let detail = "limits.memory is reached, so new clients are refused";
             reasons.push(reason("memory", detail));
         }
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_server_is_ready_until_it_stops() {
         let server = Running::start(&[("shards", "1")]);
-        let condition = Condition::new(server.backplane(), server.directory());
+        let condition = Condition::new(server.context(), server.directory());
         assert_eq!(condition.health(), Report::default());
         let described = condition.describe();
         let expected = health::Told {

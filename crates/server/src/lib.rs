@@ -7,6 +7,7 @@
 //! - `shard` is a thread with a poll loop, its connections and its hub;
 //! - `transport` is what lies between a socket and MQTT: TLS, WebSocket;
 //! - `mesh` carries messages between shards, `inbox` sockets, `fdtable` keeps descriptors apart;
+//! - `context` is what all shards and the control plane share;
 //! - `adaptors` asks the operator's own code about what clients do;
 //! - `zones` are the zones of the configuration, for logins and for hubs;
 //! - `accounts` opens users, roles and zones, for the server and for commands without one;
@@ -19,12 +20,12 @@
 mod accounts;
 mod adaptors;
 mod admission;
-mod backplane;
 mod bans;
 mod call;
 mod clock;
 mod condition;
 pub mod config;
+mod context;
 mod control;
 mod data_dir;
 mod error;

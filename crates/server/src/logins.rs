@@ -17,14 +17,14 @@ use stentor_hub::ControlItem;
 use stentor_retained::Store;
 use tracing::warn;
 
-use crate::backplane::Backplane;
 use crate::clock::Clock;
 use crate::config::{Config, Jwt};
+use crate::context::ServerContext;
 use crate::error::ServerError;
 use crate::lifecycle::retained_dir;
 use crate::priority;
 use crate::sessions::Owners;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
 /// Where zones keep their numbers.
 pub(crate) const ZONES: &str = "zones";
@@ -158,12 +158,12 @@ impl Logins {
     /// When the system gives no thread.
     pub(crate) fn follow_changes(
         self,
-        backplane: &Arc<Backplane>,
+        context: &Arc<ServerContext>,
         owners: Option<Owners>,
     ) -> io::Result<Arc<Center>> {
-        let (grants, backplane) = (self.grants, Arc::downgrade(backplane));
+        let (grants, context) = (self.grants, Arc::downgrade(context));
         let (sender, news) = self.news;
-        let run = move || follow(&grants, &backplane, &news);
+        let run = move || follow(&grants, &context, &news);
         thread::Builder::new().name("rights".into()).spawn(run)?;
         if let Some(owners) = owners {
             let directory = self.directory;
@@ -175,20 +175,20 @@ impl Logins {
 }
 
 /// Until the directory, or the server, is gone.
-fn follow(grants: &Arc<RoleGrants>, backplane: &Weak<Backplane>, incoming: &Receiver<News>) {
+fn follow(grants: &Arc<RoleGrants>, context: &Weak<ServerContext>, incoming: &Receiver<News>) {
     while let Ok(first) = incoming.recv() {
         let Gathered { changes, then } = Gathered::from(first, incoming);
-        let backplane = backplane.upgrade();
-        if let (Some(backplane), false) = (&backplane, changes.is_empty()) {
+        let context = context.upgrade();
+        if let (Some(context), false) = (&context, changes.is_empty()) {
             let renewals = grants.take_over(changes);
-            backplane.visitors.renew(&renewals);
-            for shard in 0..backplane.shards.len() {
+            context.visitors.renew(&renewals);
+            for shard in 0..context.shards.len() {
                 let renewal = ControlItem::Renew(Arc::clone(&renewals) as _);
-                backplane.post(shard, Letter::Hub(renewal));
+                context.post(shard, ShardCommand::Hub(renewal));
             }
         }
         then.into_iter().for_each(|act| act());
-        if backplane.is_none() {
+        if context.is_none() {
             return;
         }
     }

@@ -2,7 +2,7 @@
 
 use stentor_hub::{Holding, Ledger};
 
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::own_status::OwnStatus;
 
 /// Which part of `limits.memory` all event streams may hold.
@@ -51,13 +51,13 @@ pub(crate) fn keep_out_of_core_dumps() {
 /// Counts what no shard counts: what is in the rings between them, answers to calls, the index of
 /// the retained topics, and what event streams hold. Gives up lists that nobody uses any more. For
 /// threads that may wait.
-pub(crate) fn take_stock(backplane: &Backplane) {
-    backplane.surveys.drop_old();
-    let ledger = &backplane.ledger;
-    let answers = backplane.call_queue.answers.bytes() as u64;
-    ledger.write_common(Holding::Mesh, backplane.rings.bytes() + answers);
-    ledger.write_common(Holding::Retained, backplane.retained.heap_bytes());
-    let streams = &backplane.visitors.streams;
+pub(crate) fn take_stock(context: &ServerContext) {
+    context.surveys.drop_old();
+    let ledger = &context.ledger;
+    let answers = context.call_queue.answers.bytes() as u64;
+    ledger.write_common(Holding::Mesh, context.rings.bytes() + answers);
+    ledger.write_common(Holding::Retained, context.retained.heap_bytes());
+    let streams = &context.visitors.streams;
     streams.set_bytes_max(ledger.budget() / STREAMS_PART);
     ledger.write_common(Holding::Connections, streams.bytes());
 }

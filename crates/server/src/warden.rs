@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use stentor_hub::{ControlItem, Pressure};
 use tracing::{info, warn};
 
-use crate::backplane::Backplane;
 use crate::config::MemoryLimit;
+use crate::context::ServerContext;
 use crate::give_back;
 use crate::memory;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
 pub(crate) use self::alarm::Alarm;
 use self::pins::{Pins, Size};
@@ -48,18 +48,18 @@ fn budget(limit: MemoryLimit) -> u64 {
 }
 
 /// Looks until the sender of limits is gone.
-pub(crate) fn run(backplane: &Backplane, limit: MemoryLimit, limits: &Receiver<MemoryLimit>) {
-    let ledger = &backplane.ledger;
+pub(crate) fn run(context: &ServerContext, limit: MemoryLimit, limits: &Receiver<MemoryLimit>) {
+    let ledger = &context.ledger;
     ledger.set_budget(budget(limit));
     give_back::take_over();
-    memory::take_stock(backplane);
+    memory::take_stock(context);
     ledger.set_own(memory::anonymous_bytes().unwrap_or(0));
     let (mut before, mut settling) = (Before::default(), SETTLING);
     let mut gave_back = Instant::now();
     loop {
         let is_calm = || ledger.total() < ledger.budget() / 2;
         let time = || if is_calm() { CALM } else { ALERT };
-        backplane.alarm.wait(CALM, time);
+        context.alarm.wait(CALM, time);
         match limits.try_recv() {
             Ok(limit) => ledger.set_budget(budget(limit)),
             Err(TryRecvError::Disconnected) => return,
@@ -75,7 +75,7 @@ pub(crate) fn run(backplane: &Backplane, limit: MemoryLimit, limits: &Receiver<M
                 ledger.lower_own(memory::anonymous_bytes().unwrap_or(u64::MAX));
             }
         }
-        look(backplane, &mut before);
+        look(context, &mut before);
     }
 }
 
@@ -94,11 +94,11 @@ struct Before {
     pins: Pins,
 }
 
-fn look(backplane: &Backplane, before: &mut Before) {
-    let ledger = &backplane.ledger;
-    memory::take_stock(backplane);
+fn look(context: &ServerContext, before: &mut Before) {
+    let ledger = &context.ledger;
+    memory::take_stock(context);
     // What operators look at is not what clients hold.
-    let lists = backplane.surveys.bytes() as u64;
+    let lists = context.surveys.bytes() as u64;
     let resident = memory::anonymous_bytes().map(|bytes| bytes.saturating_sub(lists));
     let excess = ledger.assess(resident);
     let state = State {
@@ -113,7 +113,7 @@ fn look(backplane: &Backplane, before: &mut Before) {
     let is_unexplained = state.is_overgrown && ledger.is_unexplained(resident);
     let unpins = before.pins.look(Instant::now(), is_unexplained, size);
     if state != before.state {
-        tell(backplane, state, resident);
+        tell(context, state, resident);
         before.state = state;
     } else if state == State::default() {
         return;
@@ -126,16 +126,19 @@ fn look(backplane: &Backplane, before: &mut Before) {
              messages may keep far more memory than they need"
         );
     }
-    for shard in 0..backplane.shards.len() {
-        backplane.post(shard, Letter::Hub(ControlItem::Relieve { bytes: excess }));
+    for shard in 0..context.shards.len() {
+        context.post(
+            shard,
+            ShardCommand::Hub(ControlItem::Relieve { bytes: excess }),
+        );
         if unpins {
-            backplane.post(shard, Letter::Hub(ControlItem::Unpin));
+            context.post(shard, ShardCommand::Hub(ControlItem::Unpin));
         }
     }
 }
 
-fn tell(backplane: &Backplane, state: State, resident: u64) {
-    let ledger = &backplane.ledger;
+fn tell(context: &ServerContext, state: State, resident: u64) {
+    let ledger = &context.ledger;
     let (held, budget) = (ledger.total(), ledger.budget());
     if state.is_overgrown {
         let own = ledger.own();

@@ -8,7 +8,8 @@
 //! ```text
 //! record    one change: which there are, and how a batch is read
 //! session   what a session is                      message   what it is owed
-//! name      where a message was first written      list      lists, read where they lie
+//! queue     all that a session is owed             list      lists, read where they lie
+//! name      where a message was first written
 //! replay    from all batches to the sessions       wire      numbers, texts, bytes, their bounds
 //! room      rooms that stay when they are empty
 //! ```
@@ -87,7 +88,7 @@ use stentor_mqtt::PacketId;
 mod list;
 mod message;
 mod name;
-mod part;
+mod queue;
 mod record;
 mod replay;
 mod room;
@@ -99,11 +100,11 @@ mod wire;
 
 pub use list::{Identifier, Iter, List};
 pub use message::{
-    Again, Arrival, Body, Carry, Debt, Delivery, Elsewhere, Front, Group, Held, HeldBack, Mark,
-    Member, Message, Owe, Owed, Queue, Terms,
+    Again, Arrival, Body, Carry, Delivery, Elsewhere, Front, Group, Held, Mark, Member, Message,
+    Owe, Terms,
 };
 pub use name::Name;
-pub use part::{Part, Parts};
+pub use queue::{Debt, HeldBack, Owed, Part, Parts, Queue};
 pub use record::{DecodeError, DecodeErrorKind, Record, Records};
 pub use replay::{
     Damage, DamageKind, JournalId, LostSession, OwnedShare, OwnedTerms, Presence, Replay, Restored,

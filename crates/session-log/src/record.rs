@@ -8,9 +8,9 @@ use stentor_mqtt::PacketId;
 use thiserror::Error;
 
 use crate::list::List;
-use crate::message::{Again, Arrival, Carry, Delivery, Front, Held, Mark, Message, Owe, Queue};
+use crate::message::{Again, Arrival, Carry, Delivery, Front, Held, Mark, Message, Owe};
 use crate::name::Name;
-use crate::part::{Part, Parts};
+use crate::queue::{Part, Parts, Queue};
 use crate::room::{Room, RoomMember, RoomName, RoomProperty};
 use crate::session::{Away, Filter, Origin, Session, Subscription, Will};
 use crate::spooled::Spooled;

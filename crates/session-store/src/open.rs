@@ -9,8 +9,8 @@ use stentor_journal::{
 };
 use stentor_session_log::{Body, JournalId, Name, Replay, Restored};
 
-use crate::keeper::{Keeper, Sync};
-use crate::lanes::Lanes;
+use crate::channels::Channels;
+use crate::maintenance::{JournalMaintenance, Sync};
 use crate::writer::Writer;
 
 /// How to open a folder.
@@ -45,7 +45,7 @@ pub struct Opened<D: Disk> {
     /// One for each shard, in order.
     pub writers: Vec<Writer<D::Region>>,
     /// To be started.
-    pub keeper: Keeper<D>,
+    pub maintenance: JournalMaintenance<D>,
     /// Files that are not as they were left.
     pub troubles: Vec<Trouble>,
 }
@@ -67,14 +67,14 @@ pub struct Earlier<R> {
 pub fn open<D: Disk>(disk: D, options: Options) -> Result<Opened<D>, OpenError> {
     let opened = Folder::open(disk, options.of_folder())?;
     let mut folder = opened.folder;
-    let lanes = Arc::new(Lanes::new(options.shards));
+    let channels = Arc::new(Channels::new(options.shards));
     let journals = folder.journals(options.shards, options.bounds).into_iter();
-    let writers = journals.map(|journal| Writer::new(journal, Arc::clone(&lanes)));
+    let writers = journals.map(|journal| Writer::new(journal, Arc::clone(&channels)));
     let writers = writers.collect();
     Ok(Opened {
         earlier: Earlier::new(opened.journals, &opened.troubles, opened.missing),
         writers,
-        keeper: Keeper::new(folder, lanes),
+        maintenance: JournalMaintenance::new(folder, channels),
         troubles: opened.troubles,
     })
 }

@@ -6,14 +6,14 @@ use stentor_disk::Region;
 use stentor_journal::{Full, Journal, Position, Room, Usage};
 use stentor_session_log::Name;
 
-use crate::keeper::Finished;
-use crate::lanes::{Lanes, Reply, Request, State};
+use crate::channels::{Channels, Reply, Request, State};
+use crate::maintenance::Finished;
 
 /// The journal of one shard. It neither waits for the disk nor calls the system, but to ring for
-/// the keeper.
+/// the maintenance thread.
 pub struct Writer<R: Region> {
     journal: Journal<R>,
-    lanes: Arc<Lanes<R>>,
+    channels: Arc<Channels<R>>,
     commit: Commit,
     earlier: Earlier,
     /// Nothing before this file is needed.
@@ -22,7 +22,7 @@ pub struct Writer<R: Region> {
     wanted: Position,
 }
 
-/// Whether the keeper waits for a commit.
+/// Whether the maintenance thread waits for a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Commit {
     Idle,
@@ -53,10 +53,10 @@ pub enum Needs {
 }
 
 impl<R: Region> Writer<R> {
-    pub(crate) const fn new(journal: Journal<R>, lanes: Arc<Lanes<R>>) -> Self {
+    pub(crate) const fn new(journal: Journal<R>, channels: Arc<Channels<R>>) -> Self {
         Self {
             journal,
-            lanes,
+            channels,
             commit: Commit::Idle,
             earlier: Earlier::Counts,
             needed_from: 0,
@@ -68,11 +68,12 @@ impl<R: Region> Writer<R> {
     /// record is.
     ///
     /// # Errors
-    /// If there is no room. It was asked for: when the keeper wakes the shard, there may be.
+    /// If there is no room. It was asked for: when the maintenance thread wakes the shard, there
+    /// may be.
     pub fn append(&mut self, records: &[u8]) -> Result<Name, Full> {
         let appended = self.journal.append(records);
         let at = appended.inspect_err(|_| self.ask(records.len()))?;
-        self.lanes.note_news(self.journal.shard());
+        self.channels.note_news(self.journal.shard());
         self.order();
         Ok(Name {
             file: at.file,
@@ -94,7 +95,7 @@ impl<R: Region> Writer<R> {
     /// Whether the disk refuses to make files.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        self.lanes.is_refused()
+        self.channels.is_refused()
     }
 
     /// Whether debts may be taken on.
@@ -118,7 +119,7 @@ impl<R: Region> Writer<R> {
     /// Goes on in another file, so that all files before it can be given up.
     ///
     /// # Errors
-    /// If there is none. When the keeper wakes the shard, there may be.
+    /// If there is none. When the maintenance thread wakes the shard, there may be.
     pub fn begin_file(&mut self) -> Result<(), Full> {
         self.journal.begin_segment()?;
         self.order();
@@ -154,7 +155,7 @@ impl<R: Region> Writer<R> {
     /// All that the shard has restored is appended. When the disk has that of all shards, the
     /// earlier generations go.
     pub fn took_over(&self) {
-        self.lanes.ask(Request::TookOver(self.journal.shard()));
+        self.channels.ask(Request::TookOver(self.journal.shard()));
     }
 
     /// All that counts was appended to this file or to later ones. So the files before it are
@@ -174,7 +175,7 @@ impl<R: Region> Writer<R> {
             has_released = true;
         }
         if has_released {
-            self.lanes.note_news(self.journal.shard());
+            self.channels.note_news(self.journal.shard());
             // They are used again after a commit.
             if self.commit == Commit::Idle {
                 self.begin_commit();
@@ -182,16 +183,17 @@ impl<R: Region> Writer<R> {
         }
     }
 
-    /// Whether the keeper has left something for [`Writer::tend`].
+    /// Whether the maintenance thread has left something for [`Writer::tend`].
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
-        self.lanes.has_replies(self.journal.shard())
+        self.channels.has_replies(self.journal.shard())
     }
 
-    /// Takes what the keeper has done, and tells it what there is to do. To be called in each turn
-    /// in which something was appended, and after the keeper has woken the shard.
+    /// Takes what the maintenance thread has done, and tells it what there is to do. To be called
+    /// in each turn in which something was appended, and after the maintenance thread has woken the
+    /// shard.
     pub fn tend(&mut self) -> Needs {
-        for reply in self.lanes.replies(self.journal.shard()) {
+        for reply in self.channels.replies(self.journal.shard()) {
             match reply {
                 Reply::Made(segment) => self.journal.supply(segment),
                 Reply::Commit if self.commit == Commit::Running => self.commit = Commit::Wanted,
@@ -241,18 +243,18 @@ impl<R: Region> Writer<R> {
             written_bytes: self.journal.written_bytes(),
             is_behind,
         };
-        self.lanes.note_state(self.journal.shard(), state);
+        self.channels.note_state(self.journal.shard(), state);
     }
 
     fn begin_commit(&mut self) {
         let shard = self.journal.shard();
         self.commit = match self.journal.begin_commit() {
             Some(round) => {
-                self.lanes.ask(Request::Commit(shard, round));
+                self.channels.ask(Request::Commit(shard, round));
                 Commit::Running
             }
             None if self.journal.is_committed() => {
-                self.lanes.ask(Request::Committed(shard));
+                self.channels.ask(Request::Committed(shard));
                 Commit::Idle
             }
             None => Commit::Blocked,
@@ -261,13 +263,14 @@ impl<R: Region> Writer<R> {
 
     fn order(&mut self) {
         while let Some(order) = self.journal.next_order() {
-            self.lanes.ask(Request::Order(self.journal.shard(), order));
+            self.channels
+                .ask(Request::Order(self.journal.shard(), order));
         }
     }
 
     /// Nothing is appended any more.
     pub fn finish(self) {
-        self.lanes.ask(Request::Finished(Box::new(Finished {
+        self.channels.ask(Request::Finished(Box::new(Finished {
             journal: self.journal,
             needed_from: self.needed_from,
         })));

@@ -65,7 +65,7 @@ pub struct AckQueue {
     entries: VecDeque<Entry>,
     /// How many PUBACKs are among them.
     pubacks: usize,
-    /// What waits from earlier connections, by name. One for each packet id at most.
+    /// Entries that wait from earlier connections, by name. One for each packet id at most.
     orphans: Vec<Orphan>,
 }
 

@@ -31,10 +31,10 @@ const PLACES_AT_ONCE: usize = 8;
 /// their topic goes to it at most so often. Of each topic only the newest waits; it takes the
 /// place of the one before, so that topics take turns however often they change.
 ///
-/// What waits holds no packet id and is newer than everything of its topic that went to the
-/// client before. The owner bounds [`Conflation::bytes`], and has [`Conflation::wake`] called when
-/// [`Conflation::next_deadline`] is there. All operations cost O(log topics), and none moves or
-/// frees much at once: a thousand clients may hold back the same topics, and grow on the same
+/// A message that waits holds no packet id and is newer than everything of its topic that went to
+/// the client before. The owner bounds [`Conflation::bytes`], and has [`Conflation::wake`] called
+/// when [`Conflation::next_deadline`] is there. All operations cost O(log topics), and none moves
+/// or frees much at once: a thousand clients may hold back the same topics, and grow on the same
 /// message.
 #[derive(Debug)]
 pub struct Conflation {

@@ -205,9 +205,9 @@ pub struct Outbound {
     sent: usize,
     /// What those cost.
     sent_bytes: usize,
-    /// What waits in memory, behind what is on the disk.
+    /// Messages that wait in memory, behind those on the disk.
     waiting: Blocks<Delivery>,
-    /// What waits before that, mostly on the disk.
+    /// Messages that wait before those, mostly on the disk.
     spool: Option<Box<Spool>>,
     /// Whether some of what waits in memory is to go to the disk.
     is_due: bool,
@@ -329,7 +329,7 @@ impl Outbound {
         for_each_shared(&self.in_flight, self.waiting_here(), visit);
     }
 
-    /// What waits in memory, in order.
+    /// The messages that wait in memory, in order.
     fn waiting_here(&self) -> impl Iterator<Item = &Delivery> {
         let spool = self.spool.iter();
         spool

@@ -5,7 +5,7 @@
 //! delivered. A chunk never changes, and nobody but its owner knows what is in it.
 //!
 //! ```text
-//! file      a file of chunks               lanes     between shards and the threads
+//! file      a file of chunks               channels  between shards and the threads
 //! folder    all files: who is in which     threads   the two that wait for the disk
 //! extents   what of a file is needed       reader    without the threads
 //! ```
@@ -17,17 +17,17 @@
 
 #![forbid(unsafe_code)]
 
+mod channels;
 mod extents;
 mod file;
 mod folder;
-mod lanes;
 mod reader;
 #[cfg(test)]
 mod tests;
 mod threads;
 
+pub use channels::{Batch, Monitor, Owner, Reply, SpoolHandle};
 pub use file::{Place, UNIT};
 pub use folder::{Folder, NotKept};
-pub use lanes::{Batch, Lane, Monitor, Owner, Reply};
 pub use reader::{Looked, Looker, NotRead, Reader};
 pub use threads::{Spool, SpoolEvent, Watcher};

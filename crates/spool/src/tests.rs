@@ -174,9 +174,9 @@ fn nothing_is_free_where_no_file_may_be_begun() {
     assert_eq!(folder.free_bytes(), 0);
 }
 
-struct Bell(Mutex<Sender<SpoolEvent>>);
+struct Events(Mutex<Sender<SpoolEvent>>);
 
-impl Watcher for Bell {
+impl Watcher for Events {
     fn wake(&self, _shard: u16) {}
 
     fn event(&self, event: SpoolEvent) {
@@ -184,9 +184,9 @@ impl Watcher for Bell {
     }
 }
 
-fn replies(lane: &Lane) -> Vec<Reply> {
+fn replies(handle: &SpoolHandle) -> Vec<Reply> {
     loop {
-        let replies = lane.replies();
+        let replies = handle.replies();
         if !replies.is_empty() {
             return replies.into();
         }
@@ -199,41 +199,41 @@ fn shards_write_and_read_and_hear_of_a_full_disk() {
     let disk = SimulatedDisk::new(1);
     let (folder, _) = open(&disk, &[]);
     let (send, events) = channel();
-    let bell = Arc::new(Bell(Mutex::new(send)));
-    let spool = Spool::start(folder, 2, bell).unwrap();
-    let lane = spool.lane(1);
+    let watcher = Arc::new(Events(Mutex::new(send)));
+    let spool = Spool::start(folder, 2, watcher).unwrap();
+    let handle = spool.handle(1);
     let owner = |first| Owner {
         slot: 7,
         generation: 3,
         first,
         count: 1,
     };
-    lane.batch().seal(owner(1), vec![1; 100]);
-    let sealed = replies(&lane);
+    handle.batch().seal(owner(1), vec![1; 100]);
+    let sealed = replies(&handle);
     let [Reply::Sealed(whose, Some(place))] = sealed[..] else {
         panic!("{sealed:?}");
     };
     assert_eq!(whose, owner(1));
-    lane.batch().fetch(owner(1), place);
+    handle.batch().fetch(owner(1), place);
     let fetched = Reply::Fetched(owner(1), Some(vec![1; 100]));
-    assert_eq!(replies(&lane), [fetched]);
-    assert_eq!((lane.under_way(), lane.is_refused()), (0, false));
+    assert_eq!(replies(&handle), [fetched]);
+    assert_eq!((handle.under_way(), handle.is_refused()), (0, false));
     disk.break_down(Some((Operation::Flush, ErrorKind::StorageFull)));
-    lane.batch().seal(owner(2), vec![2; 100]);
-    assert_eq!(replies(&lane), [Reply::Sealed(owner(2), None)]);
+    handle.batch().seal(owner(2), vec![2; 100]);
+    assert_eq!(replies(&handle), [Reply::Sealed(owner(2), None)]);
     assert!(matches!(events.recv().unwrap(), SpoolEvent::Refused(_)));
-    assert!(lane.is_refused() && spool.monitor().trouble().is_some());
+    assert!(handle.is_refused() && spool.monitor().trouble().is_some());
     disk.break_down(None);
     assert_eq!(events.recv().unwrap(), SpoolEvent::Recovered);
-    assert_eq!(replies(&lane), [Reply::GoesOn]);
-    lane.batch().free(place);
-    lane.batch().fetch(owner(9), place);
+    assert_eq!(replies(&handle), [Reply::GoesOn]);
+    handle.batch().free(place);
+    handle.batch().fetch(owner(9), place);
     drop(spool);
     use stentor_disk::Disk;
     assert_eq!(disk.names().unwrap().len(), 1, "the first file is gone");
 }
 
-/// Whoever only reads tells a chunk that is damaged from one whose file has gone.
+/// A reader tells a chunk that is damaged from one whose file has gone.
 #[test]
 fn a_reader_tells_what_is_damaged_and_what_is_missing() {
     let disk = SimulatedDisk::new(3);

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use stentor_disk::Disk;
 
+use crate::channels::{Channels, Monitor, Owner, Read, Reply, SpoolHandle, Write};
 use crate::file::{Place, file_name, read};
 use crate::folder::{Folder, NotKept};
-use crate::lanes::{Lane, Lanes, Monitor, Owner, Read, Reply, Write};
 use crate::reader::Looker;
 
 /// How long the writer waits before it tries again what the disk has refused.
@@ -23,7 +23,7 @@ const OPEN_MAX: usize = 4;
 
 /// Hears of the spool, on its threads.
 pub trait Watcher: Send + Sync + 'static {
-    /// A shard has to call [`Lane::replies`].
+    /// A shard has to call [`SpoolHandle::replies`].
     fn wake(&self, shard: u16);
 
     /// Something has happened that people want to know.
@@ -48,7 +48,7 @@ pub enum SpoolEvent {
 
 /// The threads. They end with it, when all that was asked before is done.
 pub struct Spool {
-    lanes: Arc<Lanes>,
+    channels: Arc<Channels>,
     looker: Looker,
     threads: Vec<JoinHandle<()>>,
 }
@@ -63,25 +63,25 @@ impl Spool {
         shards: u16,
         watcher: Arc<dyn Watcher>,
     ) -> io::Result<Self> {
-        let lanes = Arc::new(Lanes::new(shards));
-        lanes.set_bytes(folder.bytes(), folder.free_bytes());
+        let channels = Arc::new(Channels::new(shards));
+        channels.set_bytes(folder.bytes(), folder.free_bytes());
         let looker = Looker::new(folder.disk());
         let mut reader = Reader {
             disk: folder.disk(),
-            lanes: Arc::clone(&lanes),
+            channels: Arc::clone(&channels),
             watcher: Arc::clone(&watcher),
             open: VecDeque::new(),
         };
         let mut writer = Writer {
             folder,
-            lanes: Arc::clone(&lanes),
+            channels: Arc::clone(&channels),
             watcher,
             written: Vec::new(),
             answered: BTreeSet::new(),
         };
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
         let mut spool = Self {
-            lanes,
+            channels,
             looker,
             threads: Vec::new(),
         };
@@ -94,8 +94,8 @@ impl Spool {
 
     /// The side of one shard.
     #[must_use]
-    pub fn lane(&self, shard: u16) -> Lane {
-        Lane::new(Arc::clone(&self.lanes), shard)
+    pub fn handle(&self, shard: u16) -> SpoolHandle {
+        SpoolHandle::new(Arc::clone(&self.channels), shard)
     }
 
     /// Reads chunks for people who look at them.
@@ -107,14 +107,14 @@ impl Spool {
     /// Shows how it is doing.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
-        Monitor(Arc::clone(&self.lanes))
+        Monitor(Arc::clone(&self.channels))
     }
 }
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        self.lanes.writes.push(Write::End);
-        self.lanes.reads.push(Read::End);
+        self.channels.writes.push(Write::End);
+        self.channels.reads.push(Read::End);
         for thread in self.threads.drain(..) {
             // One that has panicked has told that.
             let _ = thread.join();
@@ -124,7 +124,7 @@ impl Drop for Spool {
 
 struct Writer<D: Disk> {
     folder: Folder<D>,
-    lanes: Arc<Lanes>,
+    channels: Arc<Channels>,
     watcher: Arc<dyn Watcher>,
     /// Chunks that were not flushed: whose, and how many bytes.
     written: Vec<(u16, Owner, Place, usize)>,
@@ -135,10 +135,14 @@ struct Writer<D: Disk> {
 impl<D: Disk> Writer<D> {
     /// Does all that was asked. One flush covers it. Returns whether there will be more.
     fn step(&mut self) -> bool {
-        let timeout = if self.lanes.is_refused() { RETRY } else { LONG };
-        let requests = self.lanes.writes.wait(timeout);
+        let timeout = if self.channels.is_refused() {
+            RETRY
+        } else {
+            LONG
+        };
+        let requests = self.channels.writes.wait(timeout);
         let mut goes_on = true;
-        if self.lanes.is_refused() {
+        if self.channels.is_refused() {
             self.try_again();
         }
         for request in requests {
@@ -152,7 +156,7 @@ impl<D: Disk> Writer<D> {
         }
         self.flush();
         let (bytes, free) = (self.folder.bytes(), self.folder.free_bytes());
-        self.lanes.set_bytes(bytes, free);
+        self.channels.set_bytes(bytes, free);
         for shard in std::mem::take(&mut self.answered) {
             self.watcher.wake(shard);
         }
@@ -161,7 +165,7 @@ impl<D: Disk> Writer<D> {
 
     fn seal(&mut self, shard: u16, owner: Owner, chunk: &[u8]) {
         // What follows waits until there is room for what came before.
-        let appended = match self.lanes.is_refused() {
+        let appended = match self.channels.is_refused() {
             true => None,
             false => match self.folder.append(chunk) {
                 Ok(place) => Some(place),
@@ -178,8 +182,8 @@ impl<D: Disk> Writer<D> {
     }
 
     fn answer(&mut self, shard: u16, reply: Reply, bytes: usize) {
-        self.lanes.arrived(shard, bytes);
-        self.lanes.reply(shard, reply);
+        self.channels.arrived(shard, bytes);
+        self.channels.reply(shard, reply);
         self.answered.insert(shard);
     }
 
@@ -203,7 +207,7 @@ impl<D: Disk> Writer<D> {
             NotKept::Full => "there are as many bytes as `sessions.bytes` allows".to_owned(),
             NotKept::Disk(error) => error.to_string(),
         };
-        if self.lanes.set_trouble(Some(what.clone())) {
+        if self.channels.set_trouble(Some(what.clone())) {
             self.watcher.event(SpoolEvent::Refused(what));
         }
     }
@@ -212,9 +216,9 @@ impl<D: Disk> Writer<D> {
     fn try_again(&mut self) {
         match self.folder.begin() {
             Ok(()) => {
-                self.lanes.set_trouble(None);
-                for shard in 0..self.lanes.shards() {
-                    self.lanes.reply(shard, Reply::GoesOn);
+                self.channels.set_trouble(None);
+                for shard in 0..self.channels.shards() {
+                    self.channels.reply(shard, Reply::GoesOn);
                     self.watcher.wake(shard);
                 }
                 self.watcher.event(SpoolEvent::Recovered);
@@ -226,7 +230,7 @@ impl<D: Disk> Writer<D> {
 
 struct Reader<D: Disk> {
     disk: Arc<D>,
-    lanes: Arc<Lanes>,
+    channels: Arc<Channels>,
     watcher: Arc<dyn Watcher>,
     /// The files that were read last.
     open: VecDeque<(NonZeroU32, D::Region)>,
@@ -234,11 +238,11 @@ struct Reader<D: Disk> {
 
 impl<D: Disk> Reader<D> {
     fn step(&mut self) -> bool {
-        for request in self.lanes.reads.wait(LONG) {
+        for request in self.channels.reads.wait(LONG) {
             match request {
                 Read::Fetch(shard, owner, place) => {
                     let chunk = self.fetch(place);
-                    self.lanes.reply(shard, Reply::Fetched(owner, chunk));
+                    self.channels.reply(shard, Reply::Fetched(owner, chunk));
                     self.watcher.wake(shard);
                 }
                 Read::End => return false,

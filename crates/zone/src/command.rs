@@ -1,6 +1,8 @@
 //! The commands of rooms: built-in procedures `$call/room.…` with JSON in and out.
 
 mod blame;
+mod matching;
+mod rights;
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -16,11 +18,13 @@ use crate::name::check_name;
 use crate::room::{
     Actor, Change, Condition, Ending, Refusal, Role, Room, RoomOptions, Summary, VIRTUAL_MAX,
 };
-use crate::rooms::{Rooms, Wish};
+use crate::rooms::Rooms;
 use crate::topic;
 use crate::words::{BadWord, Words, below, quoted};
 use crate::work::{Counted, Work};
-use blame::{blame_name, blame_property, check_properties, is_ending, no_room};
+pub use rights::{AllRights, RoomRights};
+
+use blame::{blame_name, blame_property, is_ending, no_room};
 
 /// How the names of these procedures begin.
 pub const ROOM_COMMANDS: &str = "room.";
@@ -34,9 +38,6 @@ const LOOKED_AT_MAX: usize = 1_000;
 
 /// How long it looks, about: it may have to weigh many rules for each.
 const LISTED_TIME_MAX: Duration = Duration::from_millis(20);
-
-/// Seconds that `room.match` holds a place at most.
-const HOLD_SECS_MAX: u32 = 60;
 
 /// Bytes of what it tells, about: the home of the zone does nothing else in the meantime.
 const LISTED_BYTES_MAX: usize = 128 << 10;
@@ -103,46 +104,6 @@ impl From<BadWord> for Failed {
 impl From<Refusal> for Failed {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
-    }
-}
-
-/// What a user may do with the rooms of its zone. A command tells no more than the topics below
-/// `$room/` and `$rooms/` do.
-pub trait RoomRights {
-    /// What the user is to a room.
-    fn role(&self, room: &str) -> Role;
-    /// Whether it may subscribe to something below a room.
-    fn may_enter(&self, room: &str) -> bool;
-    /// Whether it may come into a room as a member.
-    fn may_join(&self, room: &str) -> bool;
-    /// Whether it may receive a topic.
-    fn may_read(&self, topic: &str) -> bool;
-
-    /// How many rules have to be looked at to answer, where one look does not decide.
-    fn rules(&self) -> usize {
-        0
-    }
-}
-
-/// The rights of the server itself.
-#[derive(Clone, Copy, Debug)]
-pub struct AllRights;
-
-impl RoomRights for AllRights {
-    fn role(&self, _room: &str) -> Role {
-        Role::Administrator
-    }
-
-    fn may_enter(&self, _room: &str) -> bool {
-        true
-    }
-
-    fn may_join(&self, _room: &str) -> bool {
-        true
-    }
-
-    fn may_read(&self, _topic: &str) -> bool {
-        true
     }
 }
 
@@ -635,67 +596,6 @@ impl<'a, R: RoomRights> Command<'a, R> {
         })
     }
 
-    fn find(&mut self) -> Result<Value, Failed> {
-        let asks = self.words.has("history");
-        let places = self.words.count("places")?.unwrap_or(1);
-        let hold_secs = self.hold_secs()?;
-        let create = self.words.text("create")?;
-        let (options, properties) = self.options()?;
-        let members = self.words.members()?;
-        let ranges = self.words.ranges(options.bounds.properties)?;
-        let mut made_with = self.words.properties("create_properties")?;
-        if let Some((both, _)) = ranges
-            .iter()
-            .find(|(name, _)| properties.contains_key(name))
-        {
-            let part = below("ranges", both);
-            let text = format!("{part}: properties has it too; leave one of them out");
-            return Err(BadWord::other(&part, text).into());
-        }
-        if create.is_none() && !made_with.is_empty() {
-            let text = "create_properties is for a new room: give it a name by create";
-            return Err(BadWord::other("create_properties", text).into());
-        }
-        if let Some(name) = &create {
-            check_name(name).map_err(|_| blame_name(Refusal::Name, "create", name))?;
-        }
-        check_properties("create_properties", &made_with, &options.bounds)?;
-        if let Some(capacity) = options.capacity.filter(|capacity| *capacity < places) {
-            let text = format!("capacity is {capacity}: places asks for {places}, which is more");
-            return Err(BadWord::other("capacity", text).into());
-        }
-        let wish = Wish {
-            properties,
-            ranges,
-            members,
-            places,
-            who: (self.now, self.actor.user.into()),
-        };
-        // That a room matches tells its properties.
-        let may_find = |room: &str| {
-            let may_read = |property: &String| self.may_read_inside(room, property);
-            let ranged = wish.ranges.iter().map(|(name, _)| name);
-            let mut names = wish.properties.keys().chain(ranged).peekable();
-            self.rights.may_enter(room)
-                && (names.peek().is_none() || self.is_listed(room) || names.all(may_read))
-        };
-        if let Some(room) = self.rooms.find(self.work, &wish, may_find) {
-            let answer = json!({ "room": room, "created": false });
-            return Ok(self.with_hold(hold_secs, &room, answer));
-        }
-        let room = create.ok_or_else(|| {
-            let text = "no room suits: ask for less, or give create, the name of a new room";
-            Failed::Part(Refusal::Unknown, BadWord::other("", text))
-        })?;
-        self.actor.role = self.rights.role(&room);
-        // A property that is wished for has that value in any case.
-        made_with.extend(wish.properties);
-        self.make("create", &room, options, made_with)?;
-        let answer = json!({ "room": room, "created": true });
-        let answer = self.with_hold(hold_secs, &room, answer);
-        Ok(self.with_history(asks, &room, answer))
-    }
-
     /// There are as many rooms as there may be, of the zone or of the user.
     fn blame_number(&self, field: &str) -> Failed {
         let (zone_max, own_max) = (self.rooms.rooms_max(), self.rooms.owned_max());
@@ -706,28 +606,6 @@ impl<'a, R: RoomRights> Command<'a, R> {
             ),
         };
         Failed::Part(Refusal::TooMany, BadWord::other(field, text))
-    }
-
-    /// For how long a place is to be held; 0 for not at all.
-    fn hold_secs(&mut self) -> Result<u32, Failed> {
-        let secs = self.words.count_up_to("hold", HOLD_SECS_MAX)?.unwrap_or(0);
-        if secs > 0 && self.actor.user.is_empty() {
-            let text = format!("hold is {secs}: places are held for user names, and you have none");
-            return Err(BadWord::other("hold", text).into());
-        }
-        Ok(secs)
-    }
-
-    /// The answer to somebody for whom a place is held, if that was asked for.
-    fn with_hold(&mut self, secs: u32, room: &str, mut answer: Value) -> Value {
-        if secs > 0 {
-            self.work.looked_at(self.rooms.len());
-            let until = self.now.after(Duration::from_secs(secs.into()));
-            let user = self.actor.user;
-            let is_held = self.rooms.hold(self.now, user, until, room, self.out);
-            answer["held_secs"] = json!(if is_held { secs } else { 0 });
-        }
-        answer
     }
 
     /// When a property is to be set.

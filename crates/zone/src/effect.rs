@@ -8,9 +8,9 @@ use stentor_session::Message;
 
 /// One session in a room. The holder chooses the number; it names a session as long as that lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Seat(pub u64);
+pub struct SessionId(pub u64);
 
-impl Seat {
+impl SessionId {
     /// That of a virtual member, which no session has: nothing is ever sent there.
     pub(crate) const NOBODY: Self = Self(u64::MAX);
 }
@@ -30,7 +30,7 @@ pub enum Effect {
     /// Send to one session only, marked as history.
     Recall {
         /// Which session.
-        seat: Seat,
+        session: SessionId,
         /// As it was heard.
         message: Arc<Message>,
         /// How long ago it was said, in milliseconds.
@@ -40,7 +40,7 @@ pub enum Effect {
     /// not ask for that. Its connection may be lost; then it does not come back to the room.
     Clear {
         /// Which session.
-        seat: Seat,
+        session: SessionId,
         /// Why.
         why: Expelled,
     },

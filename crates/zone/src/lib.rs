@@ -3,7 +3,7 @@
 //! - [`Address`] and [`Interest`] read the topics that publishers and subscribers use for it.
 //! - [`Rooms`] holds the rooms of one zone that live on one shard; every room is a [`Room`], a
 //!   state machine that receives what users do and the time, and answers with [`Effect`]s:
-//!   messages to publish, sessions to tell, seats to clear.
+//!   messages to publish, sessions to tell, sessions to take out of rooms.
 //! - [`Presence`] knows which users are there, away or gone.
 //!
 //! Nothing here routes, stores or reads a clock. The owner of a [`Room`] publishes what it asks for
@@ -35,7 +35,7 @@ pub use command::{
     AllRights, COMMAND_BYTES_MAX, Deed, ROOM_COMMANDS, Ran, RoomCommand, RoomRights, refuse_unread,
     run_command,
 };
-pub use effect::{Effect, Expelled, Seat};
+pub use effect::{Effect, Expelled, SessionId};
 pub use kept::PriorRoom;
 pub use look::{ListedRoom, ListedRooms, ShownMember, ShownRoom, room_shown, rooms_after};
 pub use name::{LEVEL_BYTES_MAX, NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use alloc::collections::BTreeMap;
 
-use crate::effect::{Effect, Seat};
+use crate::effect::{Effect, SessionId};
 use crate::topic;
 
 /// What happens when a user logs in who is there already.
@@ -26,7 +26,7 @@ pub enum Verdict {
     /// It is.
     Admitted,
     /// It is, and these end.
-    Replaced(Vec<Seat>),
+    Replaced(Vec<SessionId>),
     /// It is not: the user is there already.
     Refused,
 }
@@ -47,7 +47,7 @@ pub enum PresenceStatus {
 #[derive(Debug, Default)]
 pub struct Presence {
     uniqueness: Uniqueness,
-    users: BTreeMap<Arc<str>, Vec<Seat>>,
+    users: BTreeMap<Arc<str>, Vec<SessionId>>,
 }
 
 impl Presence {
@@ -84,30 +84,36 @@ impl Presence {
 
     /// The sessions of a user.
     #[must_use]
-    pub fn seats(&self, user: &str) -> &[Seat] {
+    pub fn sessions(&self, user: &str) -> &[SessionId] {
         self.users.get(user).map_or(&[], Vec::as_slice)
     }
 
-    /// A session of a user wants to come. `max` bounds the user's sessions; 0 does not. A seat
+    /// A session of a user wants to come. `max` bounds the user's sessions; 0 does not. One
     /// that is there already, a client that reconnects to its own session, is always let in.
-    pub fn arrive(&mut self, user: &str, seat: Seat, max: u32, out: &mut Vec<Effect>) -> Verdict {
-        let Some(seats) = self.users.get_mut(user) else {
-            self.users.insert(user.into(), alloc::vec![seat]);
+    pub fn arrive(
+        &mut self,
+        user: &str,
+        session: SessionId,
+        max: u32,
+        out: &mut Vec<Effect>,
+    ) -> Verdict {
+        let Some(sessions) = self.users.get_mut(user) else {
+            self.users.insert(user.into(), alloc::vec![session]);
             out.push(show(user, PresenceStatus::Online));
             return Verdict::Admitted;
         };
-        if seats.contains(&seat) {
+        if sessions.contains(&session) {
             return Verdict::Admitted;
         }
         match self.uniqueness {
             Uniqueness::Refuse => Verdict::Refused,
             Uniqueness::Replace => {
-                let replaced = core::mem::replace(seats, alloc::vec![seat]);
+                let replaced = core::mem::replace(sessions, alloc::vec![session]);
                 Verdict::Replaced(replaced)
             }
-            Uniqueness::Many if max > 0 && seats.len() >= max as usize => Verdict::Refused,
+            Uniqueness::Many if max > 0 && sessions.len() >= max as usize => Verdict::Refused,
             Uniqueness::Many => {
-                seats.push(seat);
+                sessions.push(session);
                 Verdict::Admitted
             }
         }
@@ -120,12 +126,12 @@ impl Presence {
     }
 
     /// A session is gone. Nothing happens if it was replaced before.
-    pub fn depart(&mut self, user: &str, seat: Seat, out: &mut Vec<Effect>) {
-        let Some(seats) = self.users.get_mut(user) else {
+    pub fn depart(&mut self, user: &str, session: SessionId, out: &mut Vec<Effect>) {
+        let Some(sessions) = self.users.get_mut(user) else {
             return;
         };
-        seats.retain(|&other| other != seat);
-        if seats.is_empty() {
+        sessions.retain(|&other| other != session);
+        if sessions.is_empty() {
             self.users.remove(user);
             out.push(show(user, PresenceStatus::Offline));
         }

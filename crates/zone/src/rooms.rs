@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use stentor_session::Tick;
 
 use crate::deadlines::Deadlines;
-use crate::effect::{Effect, Seat};
+use crate::effect::{Effect, SessionId};
 use crate::name::check_name;
 use crate::range::Range;
 use crate::room::{Actor, Ending, Entry, Refusal, Role, Room, RoomOptions, is_same};
@@ -455,7 +455,7 @@ impl Rooms {
         now: Tick,
         actor: Actor<'_>,
         room: &str,
-        seat: Seat,
+        session: SessionId,
         entry: Entry,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
@@ -469,7 +469,7 @@ impl Rooms {
             self.create(now, actor, room, self.options.room.clone(), out)?;
         }
         self.act(room, out, |room, out| {
-            room.join(now, actor, seat, entry, out)
+            room.join(now, actor, session, entry, out)
         })
     }
 

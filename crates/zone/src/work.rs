@@ -28,7 +28,7 @@ const CARRIED: u64 = 1;
 const READ: u64 = 200;
 /// To write a byte of JSON, values copied and taken down again.
 const TOLD: u64 = 50;
-/// To publish something, or to take somebody's seat.
+/// To publish something, or to take a session out of a room.
 const EFFECT: u64 = 2_000;
 /// To send that to a member.
 const MEMBER: u64 = 1_000;
@@ -96,7 +96,8 @@ impl Work {
     }
 
     /// It has caused these effects, in a room where this many hear what it publishes, after that. A
-    /// member who loses the seat receives everything published before, and nothing after it.
+    /// member whose session is taken out receives everything published before, and nothing after
+    /// it.
     pub(crate) fn caused(&self, effects: &[Effect], inside: usize) {
         let is_cleared = |effect: &&Effect| matches!(effect, Effect::Clear { .. });
         let mut hearers = inside + effects.iter().filter(is_cleared).count();

@@ -1,4 +1,4 @@
-//! Who may connect with which client id.
+//! The client ids with which users may connect.
 
 use stentor_tests::raw::connect_as;
 use stentor_tests::{Raw, Version};

@@ -91,7 +91,7 @@ fn a_user_has_so_many_connections_and_no_more() {
         assert!(line.contains(part), "{part:?} is missing: {line}");
     }
     let _bob = place.login_as("bob", "b1");
-    // Who takes over its own session needs no second place.
+    // A client that takes over its own session needs no second place.
     let _again = place.login_as("ann", "a1");
     drop(first);
     assert_eq!(place.connect("a3", ("ann", "ann")).0, QUOTA);

@@ -166,7 +166,8 @@ fn a_user_name_that_means_something_in_topics_expands_no_placeholder() {
     }
 }
 
-/// Who has no role here has those that somebody else's tables say, so the last one is not taken.
+/// A user without a role here has those that somebody else's tables say, so the last one is not
+/// taken.
 #[test]
 fn the_last_role_of_a_user_whom_others_keep_is_not_taken_without_effect() {
     let folder = tempfile::tempdir().expect("a folder can be made");

@@ -160,7 +160,7 @@ fn a_full_receive_maximum_is_named() {
     assert_eq!(shown["waiting"], 2, "{shown}");
 }
 
-/// Who gets a private message, and who does not.
+/// The user who gets a private message, and those who do not.
 #[test]
 fn a_private_message_goes_to_the_sessions_of_its_user() {
     let place = Place::running();
@@ -270,7 +270,7 @@ fn no_local_and_a_maximum_rate_are_shown() {
         has("own/#", "no-local") && has("tick", "max-rate 2"),
         "{shown}"
     );
-    // Who asks about one side learns that there are two.
+    // A person who asks about one side learns that there are two.
     let text = place.run(&["why", "ann", "tick"]).success();
     let hint = "\nFor one publisher: `stentor why PUBLISHER tick --to ann`\n";
     assert!(text.ends_with(hint), "{text}");
@@ -305,7 +305,7 @@ fn what_is_too_large_is_told() {
     );
 }
 
-/// What waits for a socket is counted as waiting by all commands.
+/// Output that waits for a socket is counted as waiting by all commands.
 #[test]
 fn all_commands_count_what_waits_alike() {
     let place = Place::running();

@@ -64,7 +64,7 @@ fn a_benchmark_that_is_killed_leaves_nothing_behind() {
     command.args(["--seconds", "60", "--pairs", "1", "--no-floor"]);
     command.env("TMPDIR", folder.path());
     let bench = start(&mut command);
-    // From then on its keeper knows the server, which is there a moment earlier.
+    // From then on its reaper knows the server, which is there a moment earlier.
     eventually("a measurement", || {
         let threads = descriptors(pid_of(&bench).as_raw());
         threads.iter().any(|(name, _)| name == "sampler")
@@ -79,7 +79,8 @@ fn a_benchmark_that_is_killed_leaves_nothing_behind() {
     });
 }
 
-/// Who is interrupted has no time to clear a server of somebody else's: what stays there is told.
+/// A benchmark that is interrupted has no time to clear a server of somebody else's: what stays
+/// there is told.
 #[test]
 fn an_interrupted_benchmark_tells_what_it_leaves_on_a_target() {
     let server = Plan::new().tcp().anonymous().start();
@@ -139,7 +140,7 @@ fn refuse(mut socket: TcpStream) {
                 8 => vec![0x90, 3, packet[2], packet[3], 0x80],
                 _ => continue,
             };
-            // Whoever has left needs no answer.
+            // A client that has left needs no answer.
             let _ = socket.write_all(&answer);
         }
     }
@@ -174,7 +175,7 @@ fn a_refused_subscription_ends_the_benchmark() {
     );
 }
 
-/// Whoever watches a storm that stands still sees how far it is, and for how long already.
+/// A person who watches a storm that stands still sees how far it is, and for how long already.
 #[test]
 fn a_wait_is_told_on_a_terminal() {
     const CLIENTS: usize = 5;

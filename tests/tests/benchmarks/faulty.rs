@@ -253,7 +253,7 @@ impl Relay {
         let each = state.subscribers.iter_mut();
         let each = each.filter(|(filter, _)| matches(filter));
         for stream in each.flat_map(|(_, streams)| streams) {
-            // Who has left misses it.
+            // A client that has left misses it.
             let _ = stream.write_all(packet);
         }
     }

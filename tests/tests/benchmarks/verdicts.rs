@@ -93,7 +93,7 @@ fn damaged_messages_are_counted() {
     assert!(why.is_some_and(|why| why.contains("corrupt")), "{result}");
 }
 
-/// Who grants less, or nothing, has done less work.
+/// A server that grants less, or nothing, has done less work.
 #[test]
 fn subscriptions_that_are_not_granted_have_failed() {
     for (code, told) in [(0x80, "refused the subscription"), (0, "granted QoS 0")] {

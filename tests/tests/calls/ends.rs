@@ -49,7 +49,7 @@ fn calls_in_flight_are_answered() {
         let finished = calls.by_unix(&words);
         code(&finished) == Some(75) && finished.stderr.contains("no server can be reached")
     });
-    // Who had made no call is told so.
+    // A client that had made no call is told so.
     let mut answer = Vec::new();
     silent
         .read_to_end(&mut answer)

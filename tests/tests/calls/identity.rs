@@ -1,4 +1,4 @@
-//! Who calls on the call listeners, and what the Auth Center lets each do.
+//! The callers on the call listeners, and what the Auth Center lets each do.
 
 use std::fs;
 

@@ -2,12 +2,12 @@
 
 mod broadcasts;
 mod clients;
-mod doors;
 mod ends;
 mod held;
 mod https;
 mod identity;
 mod lines;
+mod listeners;
 mod many;
 mod store;
 mod tls;

@@ -317,7 +317,8 @@ fn the_silent_make_room() {
     }
 }
 
-/// Who announces a message and never sends it is told that its time is over, by its deadline.
+/// A caller that announces a message and never sends it is told that its time is over, by its
+/// deadline.
 #[test]
 fn a_message_that_never_comes_times_out() {
     let script = "--[[ procedure\nneeds = \"body\"\nanonymous = true\n]]

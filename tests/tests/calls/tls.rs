@@ -115,7 +115,7 @@ fn overhear(between: &TcpListener, server: &str) -> Vec<u8> {
     seen
 }
 
-/// Whoever is not the server that is meant gets no token, and the reason is told on both sides.
+/// A server that is not the one that is meant gets no token, and the reason is told on both sides.
 #[test]
 fn strangers_of_tls_are_told_apart() {
     let (calls, certificates) = start();

@@ -164,7 +164,7 @@ fn mistakes_say_what_was_meant() {
         let told = format!("`{grant}` needs `grants = [\"{grant}\"]`");
         assert!(refused.contains(&told), "{refused}");
     }
-    // Whoever looks first whether it is there is not told of a grant.
+    // A script that looks first whether it is there is not told of a grant.
     folder.file(
         "looks.luau",
         "return function(call) if log then log(1) end return accept() end\n",

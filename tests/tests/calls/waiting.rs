@@ -60,7 +60,7 @@ fn next(stream: &mut TcpStream) -> (u8, u8) {
     (header[0], body.first().copied().unwrap_or(0))
 }
 
-/// Who sends more than the call before it was asked for is told so at once.
+/// A caller that sends more than the call before it was asked for is told so at once.
 #[test]
 fn what_was_not_asked_for_is_refused() {
     let calls = Calls::start(&[("open.luau", &script("anonymous = true"))]);
@@ -71,7 +71,7 @@ fn what_was_not_asked_for_is_refused() {
     }
 }
 
-/// Who may not call is not asked for a message.
+/// A client that may not call is not asked for a message.
 #[test]
 fn who_may_not_call_is_refused_at_once() {
     let calls = Calls::start(&[("closed.luau", &script(""))]);

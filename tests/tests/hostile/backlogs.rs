@@ -1,4 +1,4 @@
-//! What waits for clients that are away, faster than the disk takes it.
+//! Messages wait for clients that are away, and come faster than the disk takes them.
 
 use stentor_tests::raw::{packet, string};
 use stentor_tests::{Raw, Server, Version};

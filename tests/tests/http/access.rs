@@ -1,4 +1,4 @@
-//! Who may read the metrics beyond this machine.
+//! The readers of the metrics beyond this machine.
 
 use stentor_tests::{Plan, Server};
 

@@ -203,7 +203,8 @@ fn what_a_user_may_not_do_is_logged_kept_as_an_event_and_audited() {
         "may not publish to \"a/b\"",
     );
     assert_eq!(refused(&server, "denied"), 2.0);
-    // Who only asks, or publishes, is not in the audit log; and it has few lines of one user.
+    // A user who only asks, or publishes, is not in the audit log; and it has few lines of one
+    // user.
     for _ in 0..30 {
         assert_eq!(post(&server, "stop", &ann, &json!({})).0, 403);
     }

@@ -119,7 +119,7 @@ fn a_certificate_of_another_authority_is_none() {
     publish(&server, certificates.authority(), &genuine, "own/pump").success();
 }
 
-/// Who ought to be somebody does not come in as nobody.
+/// A client that ought to be somebody does not come in as nobody.
 #[test]
 fn a_certificate_that_names_nobody_is_refused() {
     for (kind, name, why) in [

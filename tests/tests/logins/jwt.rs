@@ -254,7 +254,8 @@ fn a_bearer_who_is_disabled_is_sent_away() {
     }
 }
 
-/// Who came with a token and was no user is one when somebody adds it, also while it is connected.
+/// A client that came with a token and was no user is one when somebody adds it, also while it is
+/// connected.
 #[test]
 fn a_bearer_has_the_roles_of_a_user_who_is_added() {
     let server = server(SECRET, "HS256");
@@ -331,7 +332,7 @@ fn a_token_of_what_there_cannot_be_is_refused() {
     assert_eq!(by_token(json!({ "zone": "nowhere" })), 0);
 }
 
-/// Who gives a bare name is judged in the zone of its token, by that zone's adaptor.
+/// A client that gives a bare name is judged in the zone of its token, by that zone's adaptor.
 #[test]
 fn the_zone_of_a_token_judges_a_bare_name() {
     let plan = Plan::new();

@@ -248,7 +248,7 @@ impl Way {
             }
         }
         if !silent.load(Ordering::SeqCst) {
-            // Whoever is there may have gone first.
+            // The other side may have gone first.
             let _ = to.shutdown(Shutdown::Both);
         }
     }

@@ -30,7 +30,8 @@ fn waiting_for_the_database_is_not_held_against_the_client() {
             client
         })
         .collect();
-    // Who came after all of them and says nothing is sent away when the time is over, twice.
+    // A client that came after all of them and says nothing is sent away when the time is over,
+    // twice.
     for _ in 0..2 {
         assert!(server.dial().rest().is_empty());
     }

@@ -61,7 +61,7 @@ fn a_listed_address_without_a_header_is_not_served() {
     });
 }
 
-/// Who is not listed cannot choose an address.
+/// A proxy that is not listed cannot choose an address.
 #[test]
 fn a_header_from_elsewhere_is_no_mqtt() {
     let server = server("192.0.2.1");

@@ -68,7 +68,7 @@ fn commands_make_secrets() {
     for sha in [Sha::Sha256, Sha::Sha512] {
         assert_eq!(outcome(&server, sha, PASSWORD), 0);
     }
-    // Who logs in by SCRAM does so with a new password too, and not with the old one.
+    // A user who logs in by SCRAM does so with a new password too, and not with the old one.
     given("eraser\n");
     let change = ["user", "set-password", "ann", "--password-file", path];
     server.control(&change).success();
@@ -210,7 +210,7 @@ fn an_exchange_does_not_outlive_its_password() {
     let path = file.to_str().expect("plain names");
     let change = ["user", "set-password", "ann", "--password-file", path];
     server.control(&change).success();
-    // Who is connected stays so.
+    // A connected client stays so.
     client.ping();
     client.send(&auth(CONTINUE, sha.mechanism(), &proofs[0]));
     assert_eq!(client.expect(14).body[0], 0x87);
@@ -218,7 +218,7 @@ fn an_exchange_does_not_outlive_its_password() {
     assert_eq!(newcomer.expect(2).body[1], 0x86);
 }
 
-/// Who begins to authenticate again has as long for it as at the log-in.
+/// A client that begins to authenticate again has as long for it as at the log-in.
 #[test]
 fn an_exchange_that_stands_still_ends() {
     let sha = Sha::Sha256;

@@ -106,7 +106,7 @@ fn who_is_locked_out_at_the_door_is_sent_away_inside() {
     }
 }
 
-/// Whoever keeps a database may put a new one in its place.
+/// The owner of a database may put a new one in its place.
 #[test]
 fn a_file_that_is_replaced_is_read_anew() {
     let plan = Plan::new();

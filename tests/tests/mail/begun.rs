@@ -119,10 +119,10 @@ fn a_procedure_that_was_not_there_judges_no_half_message() {
     server.wait_log(0, "the message is not whole");
 }
 
-/// Who may not ask any more is told before the message is sent.
+/// A caller that may not ask any more is told before the message is sent.
 #[test]
 fn who_may_not_ask_sends_no_message() {
-    // Whoever reaches a listener of this machine alone may ask; here it could be anybody.
+    // A program that reaches a listener of this machine alone may ask; here it could be anybody.
     let closed = script("needs = \"body\"", "return accept()");
     let open = script("anonymous = true\nneeds = \"body\"", "return accept()");
     let server = server_at("0.0.0.0", &open, "");

@@ -1,4 +1,4 @@
-//! Who has changed what, from where, and what came of it: `DATA_DIR/audit.log`.
+//! The log of changes, with the user, the address and the outcome of each: `DATA_DIR/audit.log`.
 
 use std::fs;
 

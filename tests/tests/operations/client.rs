@@ -44,7 +44,7 @@ impl Sub {
 
     #[track_caller]
     fn ended(self) -> process::Finished {
-        // Whoever says more has to find a reader.
+        // A speaker that says more has to find a reader.
         let mut says = self.says;
         thread::spawn(move || std::io::copy(&mut says, &mut std::io::sink()));
         process::finish(self.child, DEADLINE)

@@ -1,4 +1,4 @@
-//! Who may log in.
+//! The rules of logins.
 
 use stentor_tests::raw::{connect_as, publish, string, subscribe};
 use stentor_tests::server::hash_password;
@@ -175,7 +175,7 @@ fn a_reload_that_changes_users_is_in_the_audit_log() {
     assert_eq!(more.lines().count(), 1, "{after}");
 }
 
-/// Who may come in is changed by the files that the configuration names, too.
+/// The files that the configuration names change who may come in, too.
 #[test]
 fn a_reload_that_reads_other_keys_of_tokens_is_in_the_audit_log() {
     let plan = Plan::new();

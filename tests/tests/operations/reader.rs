@@ -1,4 +1,4 @@
-//! Whoever reads what a command prints may leave before its end, as `head` does.
+//! The reader of what a command prints may leave before its end, as `head` does.
 
 use std::process::{Command, Stdio};
 

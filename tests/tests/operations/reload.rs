@@ -123,7 +123,7 @@ fn the_reload_command_reports_what_changed() {
     assert!(log.contains("limits.queue_messages"), "{log}");
 }
 
-/// Whoever edits the file and asks for a reload reads of that, not of the watch behind it.
+/// An operator who edits the file and asks for a reload reads of that, not of the watch behind it.
 #[test]
 fn the_watch_hides_no_reload_that_was_asked_for() {
     let server = server_that_watches();
@@ -144,7 +144,7 @@ fn the_watch_hides_no_reload_that_was_asked_for() {
     panic!("the watch was always quicker");
 }
 
-/// What waits is told against what the process runs with, not against what was read last.
+/// A setting that waits is told against what the process runs with, not against what was read last.
 #[test]
 fn a_key_that_is_set_back_waits_for_nothing() {
     let server = server();
@@ -228,7 +228,7 @@ fn listeners_open_and_close_and_the_others_stay() {
     server.client(Version::V5, "e").ping();
 }
 
-/// With port 0, two may have one URL: a reload mixes up neither their rules nor their doors.
+/// With port 0, two may have one URL: a reload mixes up neither their rules nor their sockets.
 #[test]
 fn listeners_of_one_url_stay_apart() {
     let one = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\nanonymous = false\n";

@@ -47,7 +47,7 @@ fn a_wrong_password_is_mended_by_commands_that_can_be_pasted() {
     line(&server, &[&command, "user show", "user set-password"]);
 }
 
-/// Who is disabled hears what somebody with a wrong password hears; the log says what it is.
+/// A user who is disabled hears what somebody with a wrong password hears; the log says what it is.
 #[test]
 fn a_disabled_user_is_told_apart_in_the_log_alone() {
     let server = Plan::new().tcp().start();
@@ -203,8 +203,8 @@ fn a_keep_alive_above_the_maximum_is_refused_or_replaced() {
     );
 }
 
-/// Whoever cannot write down who changes rights serves all the same, and says so until it can. A
-/// command that root ran leaves such a file, for example; a folder is none for root either.
+/// A server that cannot write down who changes rights serves all the same, and says so until it
+/// can. A command that root ran leaves such a file, for example; a folder is none for root either.
 #[test]
 fn an_audit_log_that_cannot_be_written_is_told() {
     let plan = Plan::new().tcp();

@@ -48,7 +48,7 @@ fn sigterm_sends_mqtt_5_clients_to_the_other_server() {
     assert!(old.rest().is_empty());
 }
 
-/// Whoever stops a server learns what that costs.
+/// The operator who stops a server learns what that costs.
 #[test]
 fn sigterm_says_nothing_of_sessions_that_go_on() {
     let mut server = Server::open();

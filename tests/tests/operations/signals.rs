@@ -50,7 +50,7 @@ fn starting(plan: &Plan) -> (Child, File) {
         let file = file.and_then(|mut file| file.write_all(b"shards = 2\n").map(|()| file));
         let after = pipe.with_extension("later");
         fs::write(&after, "[limits]\nqueue_messages = 77\n").expect("a file can be written");
-        // Whoever reads the configuration again finds a file.
+        // A server that reads the configuration again finds a file.
         fs::rename(after, &pipe).expect("a file can be replaced");
         let _ = opened.send(file);
     });

@@ -180,7 +180,8 @@ fn beyond_the_bound_of_all_backlogs_the_server_refuses_and_loses_nothing() {
     });
 }
 
-/// Who comes by a Unix socket is somebody else than who comes by TCP from this machine.
+/// A client that comes by a Unix socket is somebody else than one that comes by TCP from this
+/// machine.
 fn stranger(path: &Path, client_id: &str, clean: bool) -> Raw {
     let mut client = Raw::unix(path);
     client.login(Version::V5, client_id, clean);

@@ -134,7 +134,7 @@ fn leave(mut client: Raw) {
     client.closed();
 }
 
-/// What waits, what is in flight in both directions, and a will.
+/// Messages that wait, messages in flight in both directions, and a will.
 #[test]
 fn sessions_go_on_in_an_empty_folder() {
     let plan = Plan::new().tcp().anonymous();

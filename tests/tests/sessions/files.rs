@@ -18,7 +18,7 @@ fn nobody_else_reads_them() {
     let files: Vec<_> = fs::read_dir(folder).unwrap().map(Result::unwrap).collect();
     assert!(files.len() >= 4, "{files:?}");
     for file in files {
-        // The keeper makes files and renames them.
+        // The maintenance thread makes files and renames them.
         if let Ok(metadata) = file.metadata() {
             let usual = if metadata.is_dir() { 0o700 } else { 0o600 };
             assert_eq!(metadata.permissions().mode() & 0o777, usual, "{file:?}");

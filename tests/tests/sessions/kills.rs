@@ -24,7 +24,7 @@ use oracle::Oracle;
 use publisher::Publisher;
 use subscriber::{SUBSCRIBERS, Subscriber};
 
-/// Who sends private messages to, and has two sessions.
+/// The receiver of private messages, who has two sessions.
 const USER: &str = "ann";
 /// What large messages add.
 const LARGE_BYTES: usize = 60_000;

@@ -415,7 +415,7 @@ fn a_look_up_that_is_under_way_sees_what_was_changed() {
     assert!(known.is_some_and(|known| known.disabled));
 }
 
-/// Who is kept elsewhere is not deleted here, nor is what is said of them here.
+/// A user who is kept elsewhere is not deleted here, nor is what is said of that user here.
 #[test]
 fn a_refused_deletion_changes_nothing() {
     let source = Stubborn::new(1);
@@ -607,8 +607,8 @@ fn users_of_the_configuration_go_before_all_others() {
     );
 }
 
-/// Who logged in as somebody of the books is not whom the configuration calls so later, and what
-/// becomes of the record is nothing to that one.
+/// A client that logged in as somebody of the books is not the one whom the configuration calls so
+/// later, and what becomes of the record is nothing to that one.
 #[test]
 fn who_takes_a_name_for_the_configuration_is_somebody_else() {
     let bench = sqlite();

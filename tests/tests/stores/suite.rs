@@ -50,7 +50,7 @@ pub(crate) fn a_new_store_has_the_initial_roles(bench: &Bench) {
         roles.sort_by(|a, b| a.name.cmp(&b.name));
         expected.sort_by(|a, b| a.name.cmp(&b.name));
         assert_eq!(roles, expected);
-        // Who deletes one does not find it again at the next start.
+        // An administrator who deletes one does not find it again at the next start.
         assert!(store.delete_role(None, ADMIN, &[]).await.unwrap());
         store.open().await.unwrap();
         assert_eq!(

@@ -55,7 +55,7 @@ fn the_python_examples_work() {
     }
 }
 
-/// Whoever is not let in is told so, and does not wait for ever.
+/// A client that is not let in is told so, and does not wait for ever.
 #[test]
 fn the_python_examples_end_where_nobody_has_their_user() {
     let config = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";

@@ -186,7 +186,7 @@ fn a_reload_changes_zones_and_rooms() {
     while rooms("hall").contains("capacity") {}
 }
 
-/// Who is connected is counted by the rules of a reload, and stays.
+/// A connected client is counted by the rules of a reload, and stays.
 #[test]
 fn a_reload_counts_who_is_connected() {
     let config = |rule: &str| {

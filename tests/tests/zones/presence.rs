@@ -24,7 +24,7 @@ stentor_tests::cases! {
     }
 }
 
-/// Who was there when the server was killed is not there afterwards.
+/// A user who was there when the server was killed is not there afterwards.
 #[test]
 fn nobody_survives_a_kill() {
     let server = super::start();

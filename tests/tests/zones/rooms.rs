@@ -132,7 +132,7 @@ fn a_permanent_room_stays_when_it_is_empty() {
     }
     server.reconfigure(&format!("{}[limits]\nconnections = 77\n", super::config()));
     server.control(&["reload"]).success();
-    // Who has gone is gone a moment later.
+    // A user who has gone is gone a moment later.
     eventually("only permanent rooms are left", || {
         let listed = process::run(&mut room(&server, "alice", &["ls"])).success();
         assert!(listed.contains("hall: "), "{listed}");

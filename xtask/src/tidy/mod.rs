@@ -12,6 +12,7 @@ mod registries;
 mod requirements;
 mod sizes;
 mod tour;
+mod tuples;
 mod unsafety;
 mod words;
 
@@ -70,6 +71,7 @@ const CHECKS: &[Check] = &[
     crates::sans_io,
     hub::folders,
     hub::type_sizes,
+    tuples::parameters,
     unsafety::check,
     outputs::check,
     links::check,

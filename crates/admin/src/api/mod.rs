@@ -25,11 +25,11 @@ use hyper::{Method, StatusCode};
 use stentor_control::schema::Schemas;
 use stentor_control::{Http, Need, Verb};
 
+use crate::backend::Caller;
 use crate::bounds::{API_BODY_BYTES_MAX, BODY_AT_ONCE};
 use crate::identity::{Asking, not_done, told};
 use crate::login;
-use crate::office::Caller;
-use crate::pages::DoorContext;
+use crate::pages::ListenerContext;
 use crate::problem::{JSON, PROBLEMS, Problem, answer, busy, list, other_method, problem};
 use crate::stream;
 use request::{Line, Source, Wrong};
@@ -45,7 +45,7 @@ const LOOKING: &str = "GET, HEAD, POST";
 const CHANGING: &str = "POST";
 
 /// The paths of all verbs.
-pub(crate) fn router() -> Router<Arc<DoorContext>> {
+pub(crate) fn router() -> Router<Arc<ListenerContext>> {
     let all = Verb::ALL.into_iter();
     let router = all.fold(Router::new(), |router, verb| {
         let path = format!("{ROOT}{}", verb.path());
@@ -54,7 +54,7 @@ pub(crate) fn router() -> Router<Arc<DoorContext>> {
         }
         let fields = Schemas::of(verb).fields();
         let line = Arc::new(Line { verb, fields });
-        let carry_out = move |State(context): State<Arc<DoorContext>>, request: Request| {
+        let carry_out = move |State(context): State<Arc<ListenerContext>>, request: Request| {
             let line = Arc::clone(&line);
             async move { carry_out(&context, line, request).await }
         };
@@ -80,7 +80,7 @@ async fn socket_only(verb: Verb) -> Problem {
 
 /// Carries out a verb.
 async fn carry_out(
-    context: &DoorContext,
+    context: &ListenerContext,
     line: Arc<Line>,
     request: Request,
 ) -> Result<Response, Problem> {

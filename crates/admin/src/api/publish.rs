@@ -8,17 +8,17 @@ use stentor_control::Failure;
 use stentor_control::publish::{Plain, Published};
 use tokio::time::timeout;
 
+use crate::backend::Caller;
 use crate::bounds::{SOON_BYTES_MAX, SOON_TIME};
 use crate::identity::failed;
-use crate::office::Caller;
-use crate::pages::DoorContext;
+use crate::pages::ListenerContext;
 use crate::problem::{JSON, Problem, answer, busy};
 use crate::soon::{Outcome, Taken};
 
 /// Publishes a message without a thread that waits for it; `None` if it takes one, or if something
 /// is wrong: then nothing was done.
 pub(super) async fn soon(
-    context: &DoorContext,
+    context: &ListenerContext,
     caller: &Arc<dyn Caller>,
     body: &[u8],
 ) -> Option<Result<Response, Problem>> {
@@ -46,7 +46,7 @@ pub(super) async fn soon(
 }
 
 /// Whether the topic keeps the message: that may have to be waited for.
-async fn kept(context: &DoorContext, outcome: Outcome) -> Result<bool, Problem> {
+async fn kept(context: &ListenerContext, outcome: Outcome) -> Result<bool, Problem> {
     match outcome.map_err(failed)? {
         Taken::Passed => Ok(false),
         Taken::Kept => Ok(true),

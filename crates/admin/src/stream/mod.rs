@@ -43,7 +43,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::api::request::{Line, Source};
 use crate::api::{ROOT, bad};
-use crate::pages::DoorContext;
+use crate::pages::ListenerContext;
 use crate::problem::{Problem, busy, other_method, problem};
 use body::{Outlet, Pieces};
 use figures::Newest;
@@ -151,12 +151,12 @@ pub(crate) fn subscribe_path() -> String {
 }
 
 /// Adds the paths of all streams.
-pub(crate) fn router(router: Router<Arc<DoorContext>>) -> Router<Arc<DoorContext>> {
+pub(crate) fn router(router: Router<Arc<ListenerContext>>) -> Router<Arc<ListenerContext>> {
     let router = router.route(&subscribe_path(), any(subscribe::open));
     Kind::ALL.into_iter().fold(router, |router, kind| {
         let (verb, fields) = (kind.verb(), kind.fields());
         let line = Arc::new(Line { verb, fields });
-        let open = move |State(context): State<Arc<DoorContext>>, request: Request| {
+        let open = move |State(context): State<Arc<ListenerContext>>, request: Request| {
             let line = Arc::clone(&line);
             async move { open(context, kind, &line, request).await }
         };
@@ -172,7 +172,7 @@ pub(crate) fn is_stream(response: &Response) -> bool {
 
 /// Opens the stream of a verb.
 async fn open(
-    context: Arc<DoorContext>,
+    context: Arc<ListenerContext>,
     kind: Kind,
     line: &Line,
     request: Request,
@@ -194,7 +194,7 @@ async fn open(
 }
 
 /// The client that asks for a stream.
-async fn admit(context: &Arc<DoorContext>, parts: &Parts) -> Result<Watcher, Problem> {
+async fn admit(context: &Arc<ListenerContext>, parts: &Parts) -> Result<Watcher, Problem> {
     if parts.method != Method::GET {
         return Err(other_method("GET"));
     }
@@ -218,7 +218,7 @@ type Told = oneshot::Sender<Result<(), Problem>>;
 /// Begins a stream in a task of its own, which ends what it has begun also if the client is gone
 /// before that.
 async fn follow<F>(
-    context: &DoorContext,
+    context: &ListenerContext,
     watcher: Watcher,
     run: impl FnOnce(Watcher, Outlet, Told) -> F + Send + 'static,
 ) -> Result<Response, Problem>

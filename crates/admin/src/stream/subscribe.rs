@@ -22,7 +22,7 @@ use super::{Told, admit, event, follow};
 use crate::api::query;
 use crate::bounds::{FILTERS_MAX, LOSS_LOOK, SESSION_TIME};
 use crate::identity::told;
-use crate::pages::DoorContext;
+use crate::pages::ListenerContext;
 use crate::problem::{Problem, busy, problem};
 
 /// What is subscribed to.
@@ -34,7 +34,7 @@ struct Wish {
 
 /// Opens a stream of messages.
 pub(super) async fn open(
-    State(context): State<Arc<DoorContext>>,
+    State(context): State<Arc<ListenerContext>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();

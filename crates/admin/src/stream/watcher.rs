@@ -9,9 +9,9 @@ use stentor_control::Verb;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::backend::{Caller, NotAdmitted, Proof, Unproven};
 use crate::identity::{Asking, Shown, not_admitted, not_done, told};
-use crate::office::{Caller, NotAdmitted, Proof, Unproven};
-use crate::pages::DoorContext;
+use crate::pages::ListenerContext;
 use crate::problem::{Problem, busy};
 use crate::slots::Slot;
 
@@ -24,7 +24,7 @@ pub(crate) struct Refused(Mutex<Vec<(String, Instant)>>);
 
 /// The reader of a stream.
 pub(crate) struct Watcher {
-    context: Arc<DoorContext>,
+    context: Arc<ListenerContext>,
     asking: Asking,
     caller: Arc<dyn Caller>,
 }
@@ -34,7 +34,10 @@ impl Watcher {
     ///
     /// # Errors
     /// The answer, if nobody is known by it.
-    pub(crate) async fn admit(context: &Arc<DoorContext>, parts: &Parts) -> Result<Self, Problem> {
+    pub(crate) async fn admit(
+        context: &Arc<ListenerContext>,
+        parts: &Parts,
+    ) -> Result<Self, Problem> {
         let mut asking = Asking::of(context, parts, "this path")?;
         Ok(Self {
             caller: asking.caller(context).await?,
@@ -48,7 +51,7 @@ impl Watcher {
         self.caller.name()
     }
 
-    pub(crate) fn context(&self) -> &Arc<DoorContext> {
+    pub(crate) fn context(&self) -> &Arc<ListenerContext> {
         &self.context
     }
 
@@ -84,7 +87,7 @@ impl Watcher {
         };
         if let Some(known) = self
             .context
-            .office
+            .backend
             .known(Proof::Token(token), self.asking.address)
         {
             return known.map_err(not_admitted);

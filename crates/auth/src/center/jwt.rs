@@ -13,7 +13,7 @@ use crate::{Answer, Decision, JwtRefusal, Refusal, Secret};
 impl Shared {
     /// Checks the signature on a thread of its own, then asks whether the bearer is known.
     pub(super) fn begin_jwt(self: &Arc<Self>, login: LoginAttempt, token: Secret, answer: Answer) {
-        // What waits for its signature to be checked takes memory.
+        // A token that waits for the check of its signature takes memory.
         if let Err(error) = check_len(token.reveal()) {
             let bearer = Bearer::Unproven(login.address);
             return self.bar(bearer, JwtRefusal::Token(error), answer);

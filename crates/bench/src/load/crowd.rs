@@ -136,7 +136,7 @@ struct Entrant {
 
 /// Opens the crowd; token n of `poll` is the nth client.
 pub(crate) fn open(poll: &mut Poll, plan: &Plan<'_>) -> Result<Crowd, BenchError> {
-    let mut door = Door {
+    let mut connector = Connector {
         plan: *plan,
         entrants: Vec::with_capacity(plan.count),
         waiting: 0,
@@ -149,10 +149,13 @@ pub(crate) fn open(poll: &mut Poll, plan: &Plan<'_>) -> Result<Crowd, BenchError
     let mut settled = 0;
     loop {
         let mut is_full = false;
-        while !is_full && door.entrants.len() < door.allowed() && door.waiting < plan.at_once {
-            is_full = !door.begin(poll)?;
+        while !is_full
+            && connector.entrants.len() < connector.allowed()
+            && connector.waiting < plan.at_once
+        {
+            is_full = !connector.begin(poll)?;
         }
-        if door.waiting == 0 && door.entrants.len() == plan.count {
+        if connector.waiting == 0 && connector.entrants.len() == plan.count {
             break;
         }
         let pause = if is_full || plan.pace.is_some() {
@@ -165,20 +168,20 @@ pub(crate) fn open(poll: &mut Poll, plan: &Plan<'_>) -> Result<Crowd, BenchError
             result => result.doing("wait for connections")?,
         }
         for event in &events {
-            door.advance(event);
+            connector.advance(event);
         }
-        let done = door.entrants.len() - door.waiting;
+        let done = connector.entrants.len() - connector.waiting;
         if let Some(gauge) = plan.gauge {
             gauge.set(done);
         }
         if done > settled || !events.is_empty() {
             (settled, last_ns) = (done, now_ns());
         } else if now_ns() - last_ns > as_ns(plan.patience) {
-            door.give_up(is_full);
+            connector.give_up(is_full);
         }
     }
-    let (failed, refused) = (door.failures.len(), door.refused);
-    let clients = door
+    let (failed, refused) = (connector.failures.len(), connector.refused);
+    let clients = connector
         .entrants
         .into_iter()
         .map(|entrant| entrant.map(|e| e.client))
@@ -187,11 +190,11 @@ pub(crate) fn open(poll: &mut Poll, plan: &Plan<'_>) -> Result<Crowd, BenchError
         clients,
         failed,
         refused,
-        first_failure: door.failures.pop_front(),
+        first_failure: connector.failures.pop_front(),
     })
 }
 
-struct Door<'a> {
+struct Connector<'a> {
     plan: Plan<'a>,
     entrants: Vec<Option<Entrant>>,
     /// Begun, and neither ready nor failed.
@@ -203,7 +206,7 @@ struct Door<'a> {
     failures: VecDeque<String>,
 }
 
-impl Door<'_> {
+impl Connector<'_> {
     /// How many may have begun by now.
     fn allowed(&self) -> usize {
         let Some(pace) = self.plan.pace else {

@@ -20,7 +20,7 @@ pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
     let _ = writeln!(text, "\n{}", sheet.title);
     let _ = writeln!(text, "{}\n", repetitions(results, pairs));
     let rows = rows(sheet, results);
-    // Whoever asks with their own load reads down, and compares few servers.
+    // Readers who ask with their own load read down, and compare few servers.
     text.push_str(&fitted(&rows, !sentences.is_empty()));
     text.push_str(&super::bars::table(sheet, results));
     text.push_str(&ratios(results));

@@ -2,10 +2,10 @@
 //! out, the response to the sender and the message to the receiver. The same with an adaptor on the
 //! way, and a room in which all of them hear each other.
 
-mod crew;
 mod published;
 mod ramp;
 mod scene;
+mod worker_pool;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +32,8 @@ use crate::target::{Needs, Running, Subject};
 use crate::wire::Version;
 use crate::workload::{Published, Sheet, Workload, members};
 
-use crew::{Crew, Way};
 use scene::Scene;
+use worker_pool::{Way, WorkerPool};
 
 const IN: Metric = Metric::new("in_per_s", "in/s", Unit::PerSecond);
 const OUT: Metric = Metric::new("out_per_s", "out/s", Unit::PerSecond);
@@ -478,7 +478,7 @@ impl Workload for Private {
         running.settle();
         let (before, begun_ns) = (running.usage().map(|usage| usage.rss), now_ns());
         let coming = CpuMeter::start(running.pid());
-        let crew = Crew::gather(self, &way, running, progress, 0)?;
+        let pool = WorkerPool::gather(self, &way, running, progress, 0)?;
         let used_coming_s = coming.used_s();
         let opened_s = (now_ns() - begun_ns) as f64 / 1e9;
         let start_ns = now_ns() + as_ns(Duration::from_millis(100));
@@ -491,7 +491,7 @@ impl Workload for Private {
             first: 0,
             clients: self.clients,
         };
-        crew.begin(schedule);
+        pool.begin(schedule);
         progress.wait("warming up", schedule.from_ns);
         let meter = CpuMeter::start(running.pid());
         let generator = GeneratorMeter::start();
@@ -499,8 +499,8 @@ impl Workload for Private {
         let generator = generator.stop();
         let used_s = meter.used_s();
         let after = running.usage().map(|usage| usage.rss);
-        let missing = crew.missing.clone();
-        let tally = crew.dismiss()?;
+        let missing = pool.missing.clone();
+        let tally = pool.dismiss()?;
         let seconds = self.seconds.as_secs_f64();
         let sent = tally.sent.max(1) as f64;
         let mut leg = Leg {

@@ -121,7 +121,7 @@ pub(super) fn run_beside(
             }
         });
         let loud = fanout.run(running, progress, &move || {
-            // Whoever does not listen any more has failed, and is asked below.
+            // A thread that does not listen any more has failed, and is asked below.
             let _ = start.send(());
         });
         progress.receive(|| "waiting for the last logins".into(), &has_ended);

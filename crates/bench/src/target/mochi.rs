@@ -11,7 +11,7 @@ pub(super) fn recipe(tuning: Tuning, place: &Place<'_>) -> Result<Recipe, String
     }
 }
 
-/// The doors that are not measured are on ports that the system chooses.
+/// The listeners that are not measured are on ports that the system chooses.
 fn by_options(place: &Place<'_>) -> Result<Recipe, String> {
     let (measured, other) = (
         format!("127.0.0.1:{}", place.port),

@@ -14,7 +14,7 @@ pub(super) fn recipe(tuning: Tuning, needs: &Needs, place: &Place<'_>) -> Result
         format!("tls {{ cert_file: \"{certificate}\", key_file: \"{key}\" }}")
     };
     let listen = format!("listen: \"127.0.0.1:{}\"", place.port);
-    // Its WebSockets carry MQTT only where it has a door for MQTT as well.
+    // Its WebSockets carry MQTT only where it has a listener for MQTT as well.
     let elsewhere = "listen: \"127.0.0.1:-1\"";
     let (mqtt, websocket) = match place.transport {
         Transport::Mqtt => (listen, None),

@@ -489,7 +489,7 @@ fn servers_are_known_as_the_log_spells_them() {
     ] {
         assert_eq!(options(&["-s", host, "/p"]).server, server, "{host}");
     }
-    // Whoever names an authority means TLS, with or without the scheme.
+    // A caller that names an authority means TLS, with or without the scheme.
     for host in ["192.0.2.7", "calls://192.0.2.7:1892"] {
         let words = [
             "-s",

@@ -270,7 +270,7 @@ fn a_standard_input_that_does_not_end() {
     assert_eq!(output.status.code(), Some(75));
 }
 
-/// Whoever does not read what is printed does not keep the client.
+/// A reader that does not read what is printed does not keep the client.
 #[test]
 fn a_standard_output_that_nobody_reads() {
     let result = vec![b'x'; 1 << 20];

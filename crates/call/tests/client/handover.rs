@@ -64,7 +64,7 @@ fn fed(command: &mut Command, input: &[u8]) -> (u32, std::process::Output) {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.stderr(Stdio::piped()).spawn().expect("it runs");
     let mut stdin = child.stdin.take().expect("it is a pipe");
-    // Whoever does not read has ended.
+    // A program that does not read has ended.
     let _ = stdin.write_all(input);
     drop(stdin);
     (child.id(), child.wait_with_output().expect("it ends"))

@@ -195,7 +195,7 @@ fn mistakes(folder: &str) -> Vec<(Vec<String>, &'static str)> {
     ]
 }
 
-/// Whoever calls with a mistake gets the code of `--on-error`, wherever these options stand.
+/// A caller that makes a mistake gets the code of `--on-error`, wherever these options stand.
 #[test]
 fn mistakes_of_the_caller() {
     for (profile, codes) in CODES {

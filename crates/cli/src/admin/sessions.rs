@@ -12,8 +12,9 @@ use stentor_control::ZoneWord;
 use stentor_control::clients::{self, Client, Kick, List, Order, Show};
 use stentor_server::config::parse_duration;
 
+use super::Page;
+use super::clients::{client_text, kicked, others};
 use super::table::{Table, bytes, duration, maybe};
-use super::{Page, client_text, kicked, others};
 use crate::failure::Failure;
 use crate::output::{print, shown};
 use crate::which::Which;

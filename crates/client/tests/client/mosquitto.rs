@@ -52,7 +52,7 @@ fn start(folder: &Path) -> Option<(Mosquitto, Url)> {
         lines.any(|line| line.ends_with("running")),
         "mosquitto runs"
     );
-    // Whoever does not read the log would stop it in the end.
+    // A log that nobody reads would stop it in the end.
     std::thread::spawn(move || lines.for_each(drop));
     Some((mosquitto, Url::unix(socket.to_string_lossy())))
 }

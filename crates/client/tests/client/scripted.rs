@@ -367,7 +367,7 @@ fn a_port_that_speaks_something_else_is_named_so() {
         for answer in answers {
             let mut stream = listener.accept().unwrap().0;
             let _ = stream.read(&mut [0; 4_096]).unwrap();
-            // Who is refused may have gone.
+            // A client that is refused may have gone.
             let _ = stream.write_all(answer);
         }
     });

@@ -170,7 +170,7 @@ pub struct ConnectionInfo {
     pub queued_bytes: usize,
     /// Whether its socket is full.
     pub is_blocked: bool,
-    /// Until when nothing is or was read from it, and why.
+    /// The time until which nothing is or was read from it, and the cause.
     pub paused_until: Option<(Tick, PauseCause)>,
 }
 

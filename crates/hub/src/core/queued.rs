@@ -1,4 +1,4 @@
-//! What waits for one client, to look at in steps.
+//! The messages that wait for one client, to look at in steps.
 //!
 //! First what is in flight, then what waits in its order, then the newest messages that are held
 //! back. Of what is on the disk, there is only the place where it lies: nothing is read here.

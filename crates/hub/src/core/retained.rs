@@ -247,10 +247,10 @@ pub trait Retained: Send + Sync {
     /// What is answered says when the publish may be acknowledged. After [`Kept::Later`] the store
     /// tells every shard, by [`crate::ShardItem::Resolved`] with the ticket, as soon as its
     /// promise holds or is known not to; exactly once, and not before this call has returned on
-    /// that shard (a lane keeps that order). One ticket may stand for any number of messages, of
-    /// several shards, and a number is not used again. Readers see the message in the meantime, and
-    /// it is forwarded: only its acknowledgement waits. Tickets stay below 2^63; the rest is the
-    /// hub's.
+    /// that shard (a control queue keeps that order). One ticket may stand for any number of
+    /// messages, of several shards, and a number is not used again. Readers see the message in the
+    /// meantime, and it is forwarded: only its acknowledgement waits. Tickets stay below 2^63; the
+    /// rest is the hub's.
     ///
     /// # Errors
     /// When it is not kept; what the store held for the topic stays.

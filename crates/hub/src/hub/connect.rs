@@ -21,7 +21,7 @@ impl Hub {
     ) -> SessionKey {
         let Admitted {
             identity,
-            seat,
+            quota,
             room,
         } = admitted.into();
         if let Some(from) = room.from {
@@ -37,7 +37,7 @@ impl Hub {
             link,
             request,
             identity,
-            seat,
+            quota,
             lease: room.lease,
             assigned,
             session_present: present.is_some(),

@@ -17,7 +17,7 @@ use crate::core::sessions::connect::Admitted;
 use crate::core::sessions::registry::{Live, Session};
 use crate::core::sessions::rights::Identity;
 use crate::core::sessions::state::set_owner_of;
-use crate::core::sessions::{authenticate, connect, purse};
+use crate::core::sessions::{authenticate, command_rate, connect};
 use crate::core::{memory, upkeep, work};
 use crate::effects::Effects;
 
@@ -119,7 +119,7 @@ impl Hub {
     /// sent already need not wait, up to some more, or else they would be lost, and a DISCONNECT
     /// behind them. To be undone.
     pub fn read_last(&mut self, zone: Zone, client_id: &str, is_last: bool) {
-        purse::read_last(&mut self.core, zone, client_id, is_last);
+        command_rate::read_last(&mut self.core, zone, client_id, is_last);
     }
 
     /// The authenticator has answered what [`crate::Authentication`] told it. Does nothing if the

@@ -102,7 +102,7 @@ pub struct Shared {
 /// what has to go to other shards.
 ///
 /// Call order: a turn of the shard begins with [`Hub::begin_turn`]; after every call the shard
-/// drains `effects().log`, `mesh` and `lanes` in this order and says that by
+/// drains `effects().log`, `mesh` and `control_items` in this order and says that by
 /// [`Hub::forwarded`]; what comes from others
 /// stands between [`Hub::begin_drain`] and [`Hub::end_drain`]; at the end of its turn it flushes
 /// each session in `dirty` by [`Hub::transmit`], a write, and [`Hub::transmitted`], then does the
@@ -197,7 +197,7 @@ impl Hub {
         }
     }
 
-    /// Something from the control lane.
+    /// Something from the control queue.
     pub fn control(&mut self, now: Tick, item: impl Into<ControlItem>) {
         match item.into() {
             ControlItem::Shard(item) => take_item(&mut self.core, now, item),

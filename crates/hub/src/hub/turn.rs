@@ -133,7 +133,7 @@ impl TurnControl<'_> {
 
     /// The turns of the other shards have room for changes of shared subscriptions that cost this
     /// many of their visits. Holds until the next call; without one there is no bound. Part of what
-    /// waits goes out now, so [`Hub::effects`] has something for the lanes.
+    /// waits goes out now, so [`Hub::effects`] has control items.
     #[inline]
     pub fn set_share_room(&mut self, visits: u32) {
         tell::set_room(self.core, visits);

@@ -1,7 +1,7 @@
 //! Calls of procedures: handed to the control plane, answered by an event.
 //!
 //! A shard runs no procedure. It checks the caller's rights, hands the call over without waiting,
-//! and acknowledges that. The answer comes back through the control lane with the address that the
+//! and acknowledges that. The answer comes back through the control queue with the address that the
 //! call carried, so that nothing is kept here in the meantime.
 
 use alloc::boxed::Box;

@@ -44,11 +44,11 @@ impl PresenceService {
         predecessor: Option<Who>,
     ) {
         let present = present(core, key);
-        let new = present.as_ref().map(|who| who.seat);
+        let new = present.as_ref().map(|who| who.session);
         if let Some(who) = present {
             self.send(core, now, PresenceItem::Arrived(who));
         }
-        if let Some(who) = predecessor.filter(|old| Some(old.seat) != new) {
+        if let Some(who) = predecessor.filter(|old| Some(old.session) != new) {
             self.send(core, now, PresenceItem::Departed(who));
         }
     }
@@ -89,13 +89,13 @@ impl PresenceService {
                 core.note_zone(who.identity.zone);
                 let present = self.by_zone.entry(who.identity.zone).or_default();
                 // How many connections a user may have was decided at its login.
-                present.arrive(who.user(), who.seat, 0, &mut out);
+                present.arrive(who.user(), who.session, 0, &mut out);
                 who.identity.zone
             }
             PresenceItem::Departed(who) => {
                 let zone = who.identity.zone;
                 if let Some(present) = self.by_zone.get_mut(&zone) {
-                    present.depart(who.user(), who.seat, &mut out);
+                    present.depart(who.user(), who.session, &mut out);
                     if present.is_empty() {
                         self.by_zone.remove(&zone);
                     }

@@ -212,7 +212,7 @@ fn who_holds_most_sessions_gives_way_to_who_holds_less() {
         assert_eq!((hog.own.sessions(), ann.own.sessions()), (10, 10));
         assert!(w.clients[live].link.is_some());
         assert!(evicted(&mut w).iter().all(|id| id.starts_with("hog")));
-        // Who comes back finds its own session.
+        // A client that comes back finds its own session.
         assert!(come(&mut w, "ann1", 9, &ann).is_ok());
         assert_eq!(ann.own.sessions(), 10);
         assert_eq!(zone.sessions(), PLACES);

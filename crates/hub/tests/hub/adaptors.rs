@@ -15,13 +15,13 @@ const Q1: QoS = QoS::AtLeastOnce;
 
 /// Wants to hear of everybody who joins a room, and of what is said there.
 #[derive(Default)]
-struct Doorman {
+struct RecordingAdaptors {
     asked: Mutex<Vec<Question>>,
     /// Of this instead.
     other: Option<Hooks>,
 }
 
-impl Adaptors for Doorman {
+impl Adaptors for RecordingAdaptors {
     fn hooks(&self, _zone: Zone) -> Hooks {
         self.other.unwrap_or(Hooks::JOIN.and(Hooks::SAY))
     }
@@ -36,7 +36,7 @@ impl Adaptors for Doorman {
     fn answered(&self, _number: u64, _json: Vec<u8>) {}
 }
 
-impl Doorman {
+impl RecordingAdaptors {
     /// The rooms that were asked about, by all questions. Lets everybody in, or nobody.
     fn judge(&self, w: &mut World, lets_in: bool) -> Vec<String> {
         let questions = std::mem::take(&mut *self.asked.lock().unwrap());
@@ -97,32 +97,32 @@ fn user(name: &str) -> ConnectOptions<'_> {
 fn coming_back_to_a_kept_place_is_no_join() {
     for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
         let mut w = World::new(shards);
-        let doorman = Arc::new(Doorman::default());
-        w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+        let adaptors = Arc::new(RecordingAdaptors::default());
+        w.set_adaptors(&(Arc::clone(&adaptors) as Arc<dyn Adaptors>));
         let tea = "$room/tea/event";
         let join = (1, vec!["tea".to_owned()]);
         let ann = w.connect(Version::V5, "a", &user("ann"));
-        assert_eq!(doorman.subscribe(&mut w, (ann, tea), true), join);
+        assert_eq!(adaptors.subscribe(&mut w, (ann, tea), true), join);
         let bob = w.connect(Version::V5, "b", &user("bob"));
-        assert_eq!(doorman.subscribe(&mut w, (bob, tea), true), join);
+        assert_eq!(adaptors.subscribe(&mut w, (bob, tea), true), join);
         // Another session of somebody who is there is asked about.
         let second = w.connect(Version::V5, "s", &user("bob"));
         let denied = (0x83, join.1.clone());
-        assert_eq!(doorman.subscribe(&mut w, (second, tea), false), denied);
+        assert_eq!(adaptors.subscribe(&mut w, (second, tea), false), denied);
         w.drop_link(bob);
         w.take_messages(ann);
         let bob = w.connect(Version::V5, id, &user("bob"));
         let back = (1, Vec::new());
-        assert_eq!(doorman.subscribe(&mut w, (bob, tea), false), back);
+        assert_eq!(adaptors.subscribe(&mut w, (bob, tea), false), back);
         let payloads = w.take_payloads(ann);
         assert_eq!(payloads, [r#"{"event":"back","user":"bob"}"#]);
-        // Who went, or came too late, joins.
+        // A user who went, or came too late, joins.
         w.unsubscribe(bob, tea);
-        assert_eq!(doorman.subscribe(&mut w, (bob, tea), true), join);
+        assert_eq!(adaptors.subscribe(&mut w, (bob, tea), true), join);
         w.drop_link(bob);
         w.pass_secs(31);
         let bob = w.connect(Version::V5, id, &user("bob"));
-        assert_eq!(doorman.subscribe(&mut w, (bob, tea), false), denied);
+        assert_eq!(adaptors.subscribe(&mut w, (bob, tea), false), denied);
     }
 }
 
@@ -130,8 +130,8 @@ fn coming_back_to_a_kept_place_is_no_join() {
 #[test]
 fn a_connection_that_ends_meanwhile_is_forgotten() {
     let mut w = World::new(4);
-    let doorman = Arc::new(Doorman::default());
-    w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+    let adaptors = Arc::new(RecordingAdaptors::default());
+    w.set_adaptors(&(Arc::clone(&adaptors) as Arc<dyn Adaptors>));
     for id in ["b", "e", "h", "k"] {
         let bob = w.connect(Version::V5, id, &user("bob"));
         w.paused = true;
@@ -140,7 +140,7 @@ fn a_connection_that_ends_meanwhile_is_forgotten() {
         w.drop_link(bob);
         w.paused = false;
         w.settle();
-        let asked = doorman.judge(&mut w, true);
+        let asked = adaptors.judge(&mut w, true);
         // At home nothing is under way: it was asked about at once.
         assert!(asked.len() <= 1, "{asked:?}");
     }
@@ -151,14 +151,14 @@ fn a_connection_that_ends_meanwhile_is_forgotten() {
 fn too_long_a_word_is_refused_without_asking() {
     for shards in [1, 4] {
         let mut w = World::new(shards);
-        let doorman = Arc::new(Doorman::default());
-        w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+        let adaptors = Arc::new(RecordingAdaptors::default());
+        w.set_adaptors(&(Arc::clone(&adaptors) as Arc<dyn Adaptors>));
         let bob = w.connect(Version::V5, "b", &user("bob"));
-        doorman.subscribe(&mut w, (bob, "$room/tea/event"), true);
+        adaptors.subscribe(&mut w, (bob, "$room/tea/event"), true);
         let most = 64 << 10;
         for (bytes, asked, code) in [(most + 1, 0, Some(0x97)), (most, 1, None)] {
             w.publish(bob, "$room/tea/say", &"x".repeat(bytes), Q1, false);
-            assert_eq!(doorman.asked.lock().unwrap().len(), asked);
+            assert_eq!(adaptors.asked.lock().unwrap().len(), asked);
             let puback = w.take_packet(bob, 0x40);
             assert_eq!(puback.map(|packet| packet[4]), code);
         }
@@ -166,13 +166,13 @@ fn too_long_a_word_is_refused_without_asking() {
 }
 
 /// Allows everything that waits to be judged; how much that was.
-fn allow_all(w: &mut World, doorman: &Doorman) -> usize {
-    allow_as(w, doorman, &Rewrite::default())
+fn allow_all(w: &mut World, adaptors: &RecordingAdaptors) -> usize {
+    allow_as(w, adaptors, &Rewrite::default())
 }
 
 /// The same, and all that is published becomes this.
-fn allow_as(w: &mut World, doorman: &Doorman, rewrite: &Rewrite) -> usize {
-    let questions = std::mem::take(&mut *doorman.asked.lock().unwrap());
+fn allow_as(w: &mut World, adaptors: &RecordingAdaptors, rewrite: &Rewrite) -> usize {
+    let questions = std::mem::take(&mut *adaptors.asked.lock().unwrap());
     let count = questions.len();
     for question in questions {
         let verdict = match question.request {
@@ -189,15 +189,15 @@ fn allow_as(w: &mut World, doorman: &Doorman, rewrite: &Rewrite) -> usize {
     count
 }
 
-/// Who publishes learns what it may not: where it goes itself, or where an adaptor has it go.
+/// A publisher learns what it may not: where it goes itself, or where an adaptor has it go.
 #[test]
 fn a_publish_without_right_is_refused_with_its_reason() {
     let mut w = World::new(2);
-    let doorman = Arc::new(Doorman {
+    let adaptors = Arc::new(RecordingAdaptors {
         other: Some(Hooks::PUBLISH),
-        ..Doorman::default()
+        ..RecordingAdaptors::default()
     });
-    w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+    w.set_adaptors(&(Arc::clone(&adaptors) as Arc<dyn Adaptors>));
     let barred = ConnectOptions {
         denied: &["secret/", "$SYS/"],
         ..user("bob")
@@ -217,7 +217,7 @@ fn a_publish_without_right_is_refused_with_its_reason() {
             ..Rewrite::default()
         };
         w.publish(bob, topic, "x", Q1, false);
-        assert_eq!(allow_as(&mut w, &doorman, &rewrite), asked);
+        assert_eq!(allow_as(&mut w, &adaptors, &rewrite), asked);
         assert_eq!(w.take_ack(bob, 0x40), (0x87, told.to_owned()), "{topic}");
     }
 }
@@ -227,47 +227,47 @@ fn a_publish_without_right_is_refused_with_its_reason() {
 fn what_another_session_of_a_member_says_is_judged() {
     for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
         let mut w = World::new(shards);
-        let doorman = Arc::new(Doorman::default());
-        w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+        let adaptors = Arc::new(RecordingAdaptors::default());
+        w.set_adaptors(&(Arc::clone(&adaptors) as Arc<dyn Adaptors>));
         let inside = w.connect(Version::V5, "a", &user("ann"));
-        doorman.subscribe(&mut w, (inside, "$room/tea/#"), true);
+        adaptors.subscribe(&mut w, (inside, "$room/tea/#"), true);
         w.take_messages(inside);
         let beside = w.connect(Version::V5, id, &user("ann"));
         w.publish(beside, "$room/tea/say", "hi", Q1, false);
         assert_eq!(w.take_payloads(inside).len(), 0, "nobody has judged it");
-        assert_eq!(allow_all(&mut w, &doorman), 1);
+        assert_eq!(allow_all(&mut w, &adaptors), 1);
         assert_eq!(w.take_packet(beside, 0x40).map(|p| p.len()), Some(4));
         assert_eq!(w.take_payloads(inside), ["hi"]);
-        // Who is no member and no administrator is not heard.
+        // A user who is no member and no administrator is not heard.
         let stranger = ConnectOptions {
             denied: &["$rooms/"],
             ..user("bob")
         };
         let outside = w.connect(Version::V5, "d", &stranger);
         w.publish(outside, "$room/tea/say", "hi", Q1, false);
-        assert_eq!(allow_all(&mut w, &doorman), 0);
+        assert_eq!(allow_all(&mut w, &adaptors), 0);
         assert_eq!(w.take_packet(outside, 0x40).map(|p| p[4]), Some(0x87));
     }
 }
 
-/// Who is sent out of a room while a SUBSCRIBE waits for adaptors, who were not asked about that
-/// room, does not come back by it.
+/// A user who is sent out of a room while a SUBSCRIBE waits for adaptors, who were not asked about
+/// that room, does not come back by it.
 #[test]
 fn who_is_sent_out_meanwhile_stays_out() {
     for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
         let mut w = World::new(shards);
-        let doorman = Arc::new(Doorman::default());
-        w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+        let adaptors = Arc::new(RecordingAdaptors::default());
+        w.set_adaptors(&(Arc::clone(&adaptors) as Arc<dyn Adaptors>));
         let ann = w.connect(Version::V5, "a", &user("ann"));
-        doorman.subscribe(&mut w, (ann, "$room/tea/event"), true);
+        adaptors.subscribe(&mut w, (ann, "$room/tea/event"), true);
         let bob = w.connect(Version::V5, id, &user("bob"));
-        doorman.subscribe(&mut w, (bob, "$room/tea/event"), true);
+        adaptors.subscribe(&mut w, (bob, "$room/tea/event"), true);
         let filters = ["$room/den/event", "$room/tea/#"].map(String::from);
         w.subscribe_all_only(bob, &filters);
         let kick = r#"{"room":"tea","user":"bob"}"#;
         w.publish(ann, "$call/room.kick/1", kick, Q1, false);
         assert_eq!(
-            doorman.judge(&mut w, true),
+            adaptors.judge(&mut w, true),
             ["den"],
             "of tea nobody was asked"
         );
@@ -275,10 +275,10 @@ fn who_is_sent_out_meanwhile_stays_out() {
         assert_eq!(suback[suback.len() - 2..], [0, 0x87]);
         w.take_messages(bob);
         w.publish(ann, "$room/tea/say", "he is gone", Q1, false);
-        allow_all(&mut w, &doorman);
+        allow_all(&mut w, &adaptors);
         assert_eq!(w.take_payloads(bob).len(), 0);
         // By another one, of which they are asked, it may.
-        let back = doorman.subscribe(&mut w, (bob, "$room/tea/#"), true);
+        let back = adaptors.subscribe(&mut w, (bob, "$room/tea/#"), true);
         assert_eq!(back, (1, vec!["tea".to_owned()]));
     }
 }
@@ -287,8 +287,8 @@ fn who_is_sent_out_meanwhile_stays_out() {
 #[test]
 fn a_client_whose_packet_is_judged_is_not_silent() {
     let mut w = World::new(1);
-    let doorman = Arc::new(Doorman::default());
-    w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+    let adaptors = Arc::new(RecordingAdaptors::default());
+    w.set_adaptors(&(Arc::clone(&adaptors) as Arc<dyn Adaptors>));
     let options = ConnectOptions {
         keep_alive_secs: 1,
         ..user("bob")
@@ -303,7 +303,7 @@ fn a_client_whose_packet_is_judged_is_not_silent() {
     for _ in 0..5 {
         w.pass_secs(1);
     }
-    assert_eq!(doorman.judge(&mut w, true), ["tea"]);
+    assert_eq!(adaptors.judge(&mut w, true), ["tea"]);
     assert!(w.take_packet(bob, 0x90).is_some(), "it is connected still");
     // From then on it counts.
     for _ in 0..3 {
@@ -321,18 +321,18 @@ fn what_has_no_right_or_no_place_is_refused_without_asking() {
             ..Settings::default()
         };
         let mut w = World::with_settings(shards, settings);
-        let doorman = Arc::new(Doorman::default());
-        w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+        let adaptors = Arc::new(RecordingAdaptors::default());
+        w.set_adaptors(&(Arc::clone(&adaptors) as Arc<dyn Adaptors>));
         let barred = ConnectOptions {
             denied: &["$room/vip/"],
             ..user("bob")
         };
         let bob = w.connect(Version::V5, id, &barred);
-        let vip = doorman.subscribe(&mut w, (bob, "$room/vip/#"), true);
+        let vip = adaptors.subscribe(&mut w, (bob, "$room/vip/#"), true);
         assert_eq!(vip, (0x87, Vec::new()));
         let filters = ["$room/vip/#", "$room/tea/#", "plain"].map(String::from);
         w.subscribe_all_only(bob, &filters);
-        assert_eq!(doorman.judge(&mut w, true), ["tea"]);
+        assert_eq!(adaptors.judge(&mut w, true), ["tea"]);
         let suback = w.take_packet(bob, 0x90).expect("a SUBACK");
         assert_eq!(suback[suback.len() - 3..], [0x87, 0, 0]);
         // No more than it has places for.
@@ -341,7 +341,7 @@ fn what_has_no_right_or_no_place_is_refused_without_asking() {
             .map(|n| format!("$room/r{}/event", n.min(4)))
             .collect();
         w.subscribe_all_only(one, &filters);
-        assert_eq!(doorman.judge(&mut w, false), ["r0", "r1", "r2", "r3"]);
+        assert_eq!(adaptors.judge(&mut w, false), ["r0", "r1", "r2", "r3"]);
         let suback = w.take_packet(one, 0x90).expect("a SUBACK");
         assert_eq!(
             suback[suback.len() - 6..],
@@ -396,11 +396,11 @@ fn a_quota_that_is_raised_meanwhile_lets_nothing_pass_unasked() {
     ] {
         for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
             let mut w = World::with_settings(shards, settings.clone());
-            let doorman = Arc::new(Doorman {
+            let adaptors = Arc::new(RecordingAdaptors {
                 other: Some(hooks),
-                ..Doorman::default()
+                ..RecordingAdaptors::default()
             });
-            w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+            w.set_adaptors(&(Arc::clone(&adaptors) as Arc<dyn Adaptors>));
             let bob = w.connect(Version::V5, id, &user("bob"));
             // Adaptors are asked when the home has said which places are kept.
             w.paused = asked == 0;
@@ -411,7 +411,7 @@ fn a_quota_that_is_raised_meanwhile_lets_nothing_pass_unasked() {
             }
             w.paused = false;
             w.settle();
-            let count = allow_all(&mut w, &doorman);
+            let count = allow_all(&mut w, &adaptors);
             assert_eq!(count, asked, "{filters:?}");
             let suback = w.take_packet(bob, 0x90).expect("a SUBACK");
             assert_eq!(suback[suback.len() - 3..], reasons, "{filters:?}");
@@ -419,17 +419,17 @@ fn a_quota_that_is_raised_meanwhile_lets_nothing_pass_unasked() {
     }
 }
 
-/// Who only listens has no place that could be kept: a session that comes back so joins.
+/// A listener has no place that could be kept: a session that comes back so joins.
 #[test]
 fn an_observer_that_comes_back_is_asked_about() {
     for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
         let mut w = World::new(shards);
-        let doorman = Arc::new(Doorman::default());
-        w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+        let adaptors = Arc::new(RecordingAdaptors::default());
+        w.set_adaptors(&(Arc::clone(&adaptors) as Arc<dyn Adaptors>));
         let ann = w.connect(Version::V5, "a", &user("ann"));
         for room in ["tea", "den"] {
             let filter = format!("$room/{room}/#");
-            doorman.subscribe(&mut w, (ann, &filter), true);
+            adaptors.subscribe(&mut w, (ann, &filter), true);
         }
         let listener = ConnectOptions {
             denied: &["$room/tea/say", "$room/den/say"],
@@ -439,19 +439,19 @@ fn an_observer_that_comes_back_is_asked_about() {
         };
         for lets_in in [false, true] {
             let bob = w.connect(Version::V5, id, &listener);
-            assert_eq!(doorman.judge(&mut w, true), Vec::<String>::new());
+            assert_eq!(adaptors.judge(&mut w, true), Vec::<String>::new());
             for room in ["tea", "den"] {
                 let filter = format!("$room/{room}/event");
-                doorman.subscribe(&mut w, (bob, &filter), true);
+                adaptors.subscribe(&mut w, (bob, &filter), true);
             }
             w.drop_link(bob);
             let bob = w.connect(Version::V5, id, &listener);
-            let mut asked = doorman.judge(&mut w, lets_in);
+            let mut asked = adaptors.judge(&mut w, lets_in);
             asked.sort();
             assert_eq!(asked, ["den", "tea"], "{shards} {id}");
             w.take_messages(bob);
             w.unsubscribe(ann, "$room/tea/#");
-            doorman.subscribe(&mut w, (ann, "$room/tea/#"), true);
+            adaptors.subscribe(&mut w, (ann, "$room/tea/#"), true);
             let hears = !w.take_payloads(bob).is_empty();
             assert_eq!(hears, lets_in, "{shards} {id}");
             w.disconnect(bob, CloseReason::Remote(Remote::Disconnect));
@@ -470,8 +470,8 @@ fn an_observer_that_comes_back_is_asked_about() {
 #[test]
 fn who_comes_in_meanwhile_is_not_heard_unjudged() {
     let mut w = World::new(4);
-    let doorman = Arc::new(Doorman::default());
-    w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+    let adaptors = Arc::new(RecordingAdaptors::default());
+    w.set_adaptors(&(Arc::clone(&adaptors) as Arc<dyn Adaptors>));
     let stranger = ConnectOptions {
         denied: &["$rooms/"],
         ..user("ann")
@@ -492,7 +492,7 @@ fn who_comes_in_meanwhile_is_not_heard_unjudged() {
     let options = SubscribeOptions::default();
     w.subscribe_only(inside, PacketId::new(9).unwrap(), "$room/tea/#", options);
     for _ in 0..20 {
-        allow_all(&mut w, &doorman);
+        allow_all(&mut w, &adaptors);
         for pair in w.pairs_under_way() {
             if pair.0 != shard {
                 w.deliver_one(pair);
@@ -502,7 +502,7 @@ fn who_comes_in_meanwhile_is_not_heard_unjudged() {
     w.paused = false;
     w.settle();
     assert!(w.take_packet(inside, 0x90).is_some(), "it is in");
-    assert_eq!(allow_all(&mut w, &doorman), 0);
+    assert_eq!(allow_all(&mut w, &adaptors), 0);
     assert_eq!(w.take_packet(beside, 0x40).map(|p| p[4]), Some(0x87));
     let said = w.take_payloads(inside);
     assert!(!said.iter().any(|said| said == "hi"), "{said:?}");
@@ -514,15 +514,18 @@ fn who_comes_in_meanwhile_is_not_heard_unjudged() {
 fn a_call_is_answered_by_an_adaptor() {
     for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
         let mut w = World::new(shards);
-        let doorman = Arc::new(Doorman {
+        let adaptors = Arc::new(RecordingAdaptors {
             other: Some(Hooks::CALL),
-            ..Doorman::default()
+            ..RecordingAdaptors::default()
         });
-        w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+        w.set_adaptors(&(Arc::clone(&adaptors) as Arc<dyn Adaptors>));
         let bob = w.connect(Version::V5, id, &member("bob"));
         w.subscribe(bob, "$reply/+", Q1);
         w.publish(bob, "$room/tea/call/move/1", "e4", Q1, false);
-        assert!(doorman.asked.lock().unwrap().is_empty(), "bob is not there");
+        assert!(
+            adaptors.asked.lock().unwrap().is_empty(),
+            "bob is not there"
+        );
         let puback = w.take_packet(bob, 0x40).expect("a PUBACK");
         assert_eq!(puback.get(4), Some(&0x87));
         let refused = w.take_messages(bob).pop().expect("an answer");
@@ -533,7 +536,7 @@ fn a_call_is_answered_by_an_adaptor() {
         w.subscribe(other, "$reply/+", Q1);
         for caller in [bob, other] {
             w.publish(caller, "$room/tea/call/move/2", "e4", Q1, false);
-            let question = doorman.asked.lock().unwrap().pop().expect("a question");
+            let question = adaptors.asked.lock().unwrap().pop().expect("a question");
             let request = HookRequest::Call {
                 room: Some("tea".into()),
                 procedure: "move".into(),
@@ -560,7 +563,7 @@ fn a_call_is_answered_by_an_adaptor() {
         }
         // Commands about rooms are the server's own.
         w.publish(bob, "$call/room.info/3", r#"{"room":"tea"}"#, Q1, false);
-        assert!(doorman.asked.lock().unwrap().is_empty());
+        assert!(adaptors.asked.lock().unwrap().is_empty());
         assert_eq!(
             w.take_messages(bob).pop().expect("an answer").topic,
             "$reply/3"

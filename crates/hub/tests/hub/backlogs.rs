@@ -18,7 +18,7 @@ const Q1: QoS = QoS::AtLeastOnce;
 const MUCH: usize = 16 << 20;
 const FAR_TOO_MUCH: usize = 1 << 30;
 
-/// What waits goes to the disk when it is more than a few messages.
+/// The messages that wait go to the disk when they are more than a few.
 fn settings() -> Settings {
     Settings {
         spool: SpoolSettings {
@@ -316,7 +316,7 @@ fn a_zone_has_its_bound() {
     assert_eq!((zone.disk_bytes(), ann.own.disk_bytes()), (0, 0));
 }
 
-/// Whoever has no name would otherwise have another part of the disk after each start.
+/// A user without a name would otherwise have another part of the disk after each start.
 #[test]
 fn what_an_address_has_left_counts_for_it_after_a_restart() {
     let mut w = World::writing(2, settings());
@@ -465,7 +465,7 @@ fn owners_that_are_full_do_not_stop_one_another() {
         let own = come(&mut w, &own, &ann, 1_000);
         w.subscribe(own, "own", Q1);
         for _ in 0..3 {
-            // Whoever gets something is counted again.
+            // A client that gets something is counted again.
             tell(&mut w, 0, 0);
             assert!(is_taken(&mut w, q, "a"));
         }
@@ -504,7 +504,7 @@ fn an_owner_with_little_has_a_floor() {
     );
 }
 
-/// What waits for a shared subscription stays in memory.
+/// Messages that wait for a shared subscription stay in memory.
 #[test]
 fn shared_subscriptions_do_not_wait_for_the_disk() {
     let mut w = World::writing(1, settings());

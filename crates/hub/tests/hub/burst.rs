@@ -233,7 +233,7 @@ fn a_burst_is_kept_and_delivered() {
     }
 }
 
-/// Whoever subscribes while kept messages are on their way from another shard does not get an
+/// A client that subscribes while kept messages are on their way from another shard does not get an
 /// older one after a newer one: the stored one comes when they have come.
 #[test]
 fn a_snapshot_waits_for_what_was_kept_before_it() {

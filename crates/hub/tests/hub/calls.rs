@@ -119,7 +119,7 @@ impl Renewal for Forbid {
     }
 }
 
-/// Whoever loses the right while the procedure runs has lost it, be it there still or not.
+/// A caller that loses the right while the procedure runs has lost it, be it there still or not.
 #[test]
 fn an_answer_needs_the_right_when_it_is_there() {
     for stays in [true, false] {
@@ -204,7 +204,7 @@ fn an_answer_is_no_way_around_the_rights() {
     for filter in ["$private/#", "#", "$presence/#", "$SYS/#"] {
         w.subscribe(bob, filter, Q1);
     }
-    // Who is there.
+    // The list of those who are there.
     received(&mut w, bob);
     for topic in [
         "secret/1",

@@ -62,7 +62,7 @@ fn a_guest_is_the_owner_that_comes_from_the_same_address() {
     }
 }
 
-/// Whoever is connected keeps the others out; who has a session waiting is not kept out by those
+/// A connected client keeps the others out; a client whose session waits is not kept out by those
 /// that wait.
 #[test]
 fn owners_of_sessions_from_before_take_turns() {

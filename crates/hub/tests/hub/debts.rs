@@ -1,4 +1,4 @@
-//! Whoever leaves while it owes for work, and comes back, owes still.
+//! A client that leaves while it owes for work, and comes back, owes still.
 
 use crate::world::{ConnectOptions, PING, World, clean, encoded_publish};
 use stentor_hub::{Holding, Settings};

@@ -175,7 +175,7 @@ fn a_subscriber_gets_what_it_asks_for_and_then_the_end() {
         assert_eq!(got.len(), 101);
         let got = ask(&mut w, s, "k/a", qos, "since:2031-01-01T00:00:00Z");
         assert_eq!(payloads(&got), [""]);
-        // Who does not ask gets what the last message is.
+        // A subscriber that does not ask gets the last message.
         let plain = w.connect(Version::V5, "plain", &clean());
         w.subscribe(plain, "k/a", qos);
         assert_eq!(payloads(&take(&mut w, plain, usize::MAX)), ["301"]);

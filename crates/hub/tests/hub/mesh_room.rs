@@ -1,4 +1,4 @@
-//! What waits while the mesh between the shards has no room, and what goes on.
+//! Work that waits while the mesh between the shards has no room, and work that goes on.
 
 use stentor_hub::MeshRoom;
 use stentor_mqtt::{Property, PropertyBuf, QoS, Version};

@@ -1,4 +1,4 @@
-//! Who is there, over one shard and over several: the home of the zone is shard 0.
+//! Presence of users, over one shard and over several: the home of the zone is shard 0.
 
 use crate::world::{ConnectOptions, World};
 use stentor_hub::{Settings, SlowPolicy, TopicPolicy};
@@ -41,7 +41,7 @@ fn users_are_shown_while_they_are_there() {
             let bob = w.connect(version, "b", &user("bob"));
             let watcher = w.connect(version, "w", &ConnectOptions::default());
             assert_eq!(w.subscribe(watcher, "$presence/+", Q1), 1);
-            // Who has no name is not seen.
+            // A user without a name is not seen.
             assert_eq!(told(&mut w, watcher), [entry("bob", ONLINE, true)]);
             let ann = w.connect(version, "a", &user("a/nn"));
             assert_eq!(told(&mut w, watcher), [entry("a%2fnn", ONLINE, false)]);

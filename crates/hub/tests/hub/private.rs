@@ -468,7 +468,7 @@ fn responses_leave_in_the_order_of_the_messages() {
     }
 }
 
-/// Whoever sends it is not told that somebody has it.
+/// The sender is not told that somebody has it.
 #[test]
 fn what_expires_at_once_is_not_delivered() {
     for (shards, a, b) in places() {

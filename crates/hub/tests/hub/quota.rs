@@ -265,9 +265,9 @@ fn make_room(number: u16) -> Vec<u8> {
     packet
 }
 
-/// Who is about to be taken over has its commands taken beyond its purse, up to a bound. What was
-/// acknowledged is done, in its order, whether or not there was more; the next connection owes
-/// nothing for it.
+/// A connection that is about to be taken over has its commands taken beyond its rate, up to a
+/// bound. What was acknowledged is done, in its order, whether or not there was more; the next
+/// connection owes nothing for it.
 #[test]
 fn a_take_over_loses_no_command_that_was_acknowledged() {
     for (sent, expected) in [(3, 3), (100, 100), (199, 199), (400, 200)] {

@@ -364,7 +364,7 @@ fn a_message_to_very_many_leaves_turns_to_others() {
     }
 }
 
-/// Whoever publishes to many pays for filters that are dear to find, not for being put off.
+/// A publisher to many pays for filters that are dear to find, not for being put off.
 #[test]
 fn messages_to_the_subscribers_of_one_filter_are_free() {
     const SESSIONS: usize = 3_000;

@@ -11,9 +11,9 @@ const ROOM: u32 = 2_000;
 /// Shared subscriptions of each client.
 const SHARES: usize = 64;
 
-/// What a turn of the receiver does beyond its room: the last letter, or the joins of a packet or
+/// What a turn of the receiver does beyond its room: the last item, or the joins of a packet or
 /// slice that had room when it began.
-const LETTER_MAX: u32 = 40;
+const ITEM_MAX: u32 = 40;
 const SLICE_MAX: u32 = 4_096;
 
 /// A client on one of them.
@@ -77,10 +77,10 @@ fn the_ends_of_many_members_reach_other_shards_over_many_turns() {
     for member in all {
         w.drop_link(member);
     }
-    assert!(w.hubs[1].turn().visits() <= ROOM + LETTER_MAX);
+    assert!(w.hubs[1].turn().visits() <= ROOM + ITEM_MAX);
     let untold = w.hubs[0].turn().untold_bytes();
     assert!(untold > 16 * 50 * 800, "they are counted: {untold}");
-    assert!(turns(&mut w, ROOM, ROOM + LETTER_MAX) > 10);
+    assert!(turns(&mut w, ROOM, ROOM + ITEM_MAX) > 10);
     assert_eq!(w.hubs[0].turn().untold_bytes(), 0);
     for hub in &w.hubs {
         assert_eq!(hub.inspect().filters().count(), 0);
@@ -153,9 +153,9 @@ fn a_member_that_comes_and_goes_is_told_of_once() {
     assert_eq!(w.hubs[1].turn().visits(), 0);
     assert!(w.hubs[0].turn().waits_for_share_room());
     assert_ne!(w.hubs[0].next_deadline(), Some(Tick::ZERO), "it would spin");
-    let letters = turn(&mut w, u32::MAX - 1);
+    let visits = turn(&mut w, u32::MAX - 1);
     // None makes or removes anything.
-    assert_eq!(letters as usize, SHARES * (2 + 400 / 64));
+    assert_eq!(visits as usize, SHARES * (2 + 400 / 64));
     assert_eq!(turn(&mut w, u32::MAX - 1), 0);
     w.paused = false;
     w.publish(

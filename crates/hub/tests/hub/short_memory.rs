@@ -147,7 +147,8 @@ fn absent_sessions_do_not_end_while_clients_that_do_not_read_are_left() {
     assert_eq!(ann.own.sessions(), 10);
 }
 
-/// Who held most has come back before its sessions ended: others give nothing in its place.
+/// The client that held most has come back before its sessions ended: others give nothing in its
+/// place.
 #[test]
 fn nobody_gives_what_clients_have_come_back_for() {
     let mut w = World::new(1);

@@ -78,7 +78,7 @@ fn ten_thousand_filters_that_match_nothing_leave_turns_to_others() {
     assert!((100_000..8_000_000).contains(&most), "{most}");
     assert_eq!(snapshot_bytes(&w, "f"), 0);
     assert_eq!(w.hubs[0].inspect().work_bytes(), 0);
-    // Who has so much looked at pays for it.
+    // A client that has so much looked at pays for it.
     assert_eq!(w.hubs[0].receive(w.now, key, &PING), 0);
 }
 

@@ -132,7 +132,7 @@ fn a_flood_ends_with_its_connection() {
     assert!(turns(&mut w, bystander) < 5);
     let subscribed = w.hubs[0].inspect().stats().subscriptions;
     assert!((1..9_000).contains(&subscribed), "{subscribed}");
-    // Who comes back can end what was begun.
+    // A client that comes back can end what was begun.
     w.paused = false;
     let flooder = w.connect(Version::V5, "f", &ConnectOptions::persistent());
     for (filter, _) in many(10_000).iter().take(600) {
@@ -268,8 +268,8 @@ fn each_property_of_many_is_a_visit() {
     assert_eq!(w.hubs[0].turn().visits(), 0);
 }
 
-/// Whoever causes more work than its share pauses; and a turn that is spent has it wait first.
-/// Each packet walks over all that its session has subscribed to.
+/// A client that causes more work than its share pauses; and a turn that is spent has it wait
+/// first. Each packet walks over all that its session has subscribed to.
 #[test]
 fn an_unsubscribe_costs_by_what_its_session_has() {
     let mut w = World::new(1);

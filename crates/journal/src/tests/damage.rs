@@ -197,7 +197,7 @@ fn segments_are_read_without_a_manifest() {
     assert!(journal.append(b"x").unwrap().file > last.file);
 }
 
-/// Whoever only looks finds what a start finds, and leaves it.
+/// A reader that only looks finds what a start finds, and leaves it.
 #[test]
 fn a_look_changes_nothing() {
     let (disk, batches, _) = filled();

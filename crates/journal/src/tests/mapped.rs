@@ -17,17 +17,17 @@ const OPTIONS: OpenOptions = OpenOptions {
 fn batches_are_read_from_files_that_nobody_else_may_read() {
     let folder = tempfile::tempdir().unwrap();
     let disk = MappedDisk::new(folder.path()).unwrap();
-    let mut keeper = Folder::open(disk, OPTIONS).unwrap().folder;
-    let mut journal = keeper.journal(3, SMALL);
+    let mut journals = Folder::open(disk, OPTIONS).unwrap().folder;
+    let mut journal = journals.journal(3, SMALL);
     let mut expected = Vec::new();
     for number in 0..20 {
         let records = batch(number, 150);
         expected.push((journal.append(&records).unwrap(), records));
-        keeper.serve(&mut journal).unwrap();
+        journals.serve(&mut journal).unwrap();
     }
     let round = journal.begin_commit().unwrap();
     journal.end_commit(round.sync()).unwrap();
-    drop((journal, keeper));
+    drop((journal, journals));
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         let entry = entry.unwrap();
         let mode = entry.metadata().unwrap().permissions().mode();

@@ -211,7 +211,7 @@ impl Run {
         appended.is_ok()
     }
 
-    /// The keeper: on a disk that fails, it is asked again later.
+    /// The maintenance thread: on a disk that fails, it is asked again later.
     fn keep(&mut self) {
         let _ = self.folder.serve(&mut self.journal);
         let usage = self.journal.usage();

@@ -225,7 +225,7 @@ fn a_message_goes_from_stage_to_stage() {
     assert_eq!(session.receive(&Command::Quit), Ok(Event::Over));
 }
 
-/// Whoever wants a reply to everything gets one.
+/// A client that wants a reply to everything gets one.
 #[test]
 fn older_servers_get_their_replies() {
     let mut session = session(0);

@@ -329,7 +329,7 @@ impl Line {
 struct Common {
     /// A bit for each of [`HOOKS`].
     hooks: AtomicU16,
-    /// What waits for the thread.
+    /// The questions that wait for the thread.
     questions: Line,
     news: Line,
     /// News that was forgotten, and that the log does not have yet.

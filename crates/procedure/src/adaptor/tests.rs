@@ -404,7 +404,8 @@ fn a_new_version_takes_over_what_the_old_one_kept() {
     assert_eq!(world.ask("say", ""), denied("3!"));
 }
 
-/// Whoever asks learns that something else is on disk than what runs, since when, and why.
+/// An administrator who asks learns that something else is on disk than what runs, since when, and
+/// why.
 #[test]
 fn a_refused_version_is_known_until_a_good_one_comes() {
     let good = "return { say = function() return deny('good') end }";

@@ -16,7 +16,7 @@ const REPLY_BYTES_MAX: usize = 64 * 1024;
 const FAREWELL: Duration = Duration::from_millis(100);
 
 /// A message to be sent.
-pub(crate) struct Letter<'a> {
+pub(crate) struct Mail<'a> {
     /// The sender; empty for a message that must not bounce.
     pub(crate) from: &'a str,
     pub(crate) to: &'a [String],
@@ -30,23 +30,23 @@ fn is_address(text: &str) -> bool {
     text.len() <= 320 && text.chars().all(is_allowed)
 }
 
-/// Hands a letter to a relay, until `end`.
+/// Hands a mail to a relay, until `end`.
 ///
 /// # Errors
 /// When an address is none, or the relay does not take it in time; with its words.
-pub(crate) fn send(relay: &str, letter: &Letter<'_>, end: Instant) -> io::Result<()> {
-    for address in letter.to.iter().map(String::as_str).chain([letter.from]) {
+pub(crate) fn send(relay: &str, mail: &Mail<'_>, end: Instant) -> io::Result<()> {
+    for address in mail.to.iter().map(String::as_str).chain([mail.from]) {
         if !is_address(address) {
             return Err(io::Error::other(format!(
                 "\"{address}\" is not a mail address"
             )));
         }
     }
-    if letter.to.is_empty() || letter.to.len() > RECIPIENTS_MAX {
+    if mail.to.is_empty() || mail.to.len() > RECIPIENTS_MAX {
         let reason = format!("a message has 1 to {RECIPIENTS_MAX} recipients");
         return Err(io::Error::other(reason));
     }
-    if letter.text.len() > MESSAGE_BYTES_MAX {
+    if mail.text.len() > MESSAGE_BYTES_MAX {
         return Err(io::Error::other("the message is longer than 1 MiB"));
     }
     let mut talk = Talk {
@@ -55,12 +55,12 @@ pub(crate) fn send(relay: &str, letter: &Letter<'_>, end: Instant) -> io::Result
     };
     talk.expect(2)?;
     talk.say(b"EHLO stentor.localhost\r\n", 2)?;
-    talk.say(format!("MAIL FROM:<{}>\r\n", letter.from).as_bytes(), 2)?;
-    for to in letter.to {
+    talk.say(format!("MAIL FROM:<{}>\r\n", mail.from).as_bytes(), 2)?;
+    for to in mail.to {
         talk.say(format!("RCPT TO:<{to}>\r\n").as_bytes(), 2)?;
     }
     talk.say(b"DATA\r\n", 3)?;
-    talk.say(&dotted(letter.text), 2)?;
+    talk.say(&dotted(mail.text), 2)?;
     // It has the message; what it says to the final output, and when, changes nothing.
     talk.stream.hurry(Instant::now() + FAREWELL);
     let _ = talk.say(b"QUIT\r\n", 2);
@@ -161,16 +161,16 @@ mod tests {
     }
 
     fn give(relay: &str, from: &str, to: &str) -> io::Result<()> {
-        let letter = Letter {
+        let mail = Mail {
             from,
             to: &[to.to_owned()],
             text: b"A: b\n\n.dot\r\nx\ry\r\n",
         };
-        send(relay, &letter, Instant::now() + PATIENCE)
+        send(relay, &mail, Instant::now() + PATIENCE)
     }
 
     #[test]
-    fn a_letter_goes_as_smtp_has_it() {
+    fn a_mail_goes_as_smtp_has_it() {
         let (address, heard) = relay();
         let start = Instant::now();
         give(&address, "", "b@here.test").unwrap();

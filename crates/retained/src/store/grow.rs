@@ -41,17 +41,17 @@ fn next_blocks<R: Region>(stripe: &Stripe<R>, at_least: usize) -> usize {
 }
 
 impl<D: Disk> Store<D> {
-    /// Asks the keeper for a segment.
+    /// Asks the maintenance thread for a segment.
     pub(super) fn ask_for_room(&self, stripe: usize) {
         let bit = 1 << stripe;
         if self.low.fetch_or(bit, Ordering::SeqCst) & bit == 0 {
-            self.wake_keeper();
+            self.wake_maintenance();
         }
     }
 
     /// Gives a stripe a segment with this many free blocks, for somebody who cannot wait for the
-    /// keeper: it was too late, or nobody could foresee this, as with the first segment of a stripe
-    /// and with a message that is larger than what is free.
+    /// maintenance thread: it was too late, or nobody could foresee this, as with the first segment
+    /// of a stripe and with a message that is larger than what is free.
     ///
     /// Making a file takes less than a millisecond, as long as nothing is synced.
     pub(super) fn grow_now(&self, number: usize, blocks: usize) -> Result<(), NotKept> {
@@ -88,7 +88,7 @@ impl<D: Disk> Store<D> {
         self.troubles.recent(GROWING).is_none() && self.add_segment(number, blocks).is_ok()
     }
 
-    /// How many segments were made by somebody who could not wait for the keeper.
+    /// How many segments were made by somebody who could not wait for the maintenance thread.
     #[cfg(test)]
     pub(crate) fn grown_late(&self) -> u64 {
         self.grown_late.load(Ordering::Relaxed)

@@ -4,7 +4,7 @@ mod admin;
 mod children;
 mod grow;
 mod history;
-mod keeper;
+mod maintenance;
 mod meta;
 mod open;
 mod reader;
@@ -35,9 +35,9 @@ use stentor_disk::{Disk, Region};
 pub use admin::{FileUse, StoreStatus, Verified};
 pub use children::Child;
 pub use history::{HistoryFigures, Remembered};
-pub use keeper::Keeper;
+pub use maintenance::StoreMaintenance;
 #[cfg(test)]
-pub(crate) use keeper::{Flush, Round};
+pub(crate) use maintenance::{Flush, Round};
 
 use meta::Meta;
 use reader::Reader;
@@ -165,7 +165,7 @@ pub struct Store<D: Disk> {
     has_new_names: AtomicBool,
     rounds: Rounds,
     reader: Reader<<<D as Disk>::Region as Region>::Flusher>,
-    keeper: Mutex<Option<Thread>>,
+    maintenance: Mutex<Option<Thread>>,
     /// A bit for each stripe that is about to need a segment.
     low: AtomicU64,
     /// Segments that were made by whoever put a message.

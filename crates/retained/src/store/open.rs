@@ -120,7 +120,7 @@ impl<D: Disk> Store<D> {
                 has_ended: Condvar::new(),
             },
             reader: Reader::new(),
-            keeper: Mutex::new(None),
+            maintenance: Mutex::new(None),
             low: AtomicU64::new(0),
             grown_late: AtomicU64::new(0),
             watcher: Mutex::new(None),

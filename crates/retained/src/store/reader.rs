@@ -1,8 +1,9 @@
 //! Bringing what is to be read into memory, so that no shard waits for a disk.
 //!
 //! The system takes pages away when memory is scarce. As long as it does not, nothing is asked: the
-//! keeper takes samples now and then. Once a sample was not in memory, everything that a snapshot
-//! is about to read is looked at first, and what is missing is read by a thread of the store.
+//! maintenance thread takes samples now and then. Once a sample was not in memory, everything that
+//! a snapshot is about to read is looked at first, and what is missing is read by a thread of the
+//! store.
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -12,17 +13,17 @@ use std::sync::{Condvar, Mutex};
 use stentor_hub::{Cursor, STRIPE_VISITS};
 use stentor_topic::{Zone, has_wildcard};
 
-use super::keeper::Flush;
+use super::maintenance::Flush;
 use super::{STEP_BYTES, STRIPES, Store, is_volatile};
 use crate::stripe::{Budget, ZoneFilter};
 use stentor_disk::{Disk, Flusher};
 
-/// Rounds of the keeper for which a sample is believed that was not in memory.
+/// Rounds of the maintenance thread for which a sample is believed that was not in memory.
 const WARY_ROUNDS: u32 = 120;
 /// Parts that wait to be read. A caller that finds no room asks again.
 const WAITING_MAX: usize = 4_096;
 
-/// What waits to be read, and for how long memory is taken to be scarce.
+/// The parts that wait to be read, and the time for which memory is taken to be scarce.
 #[derive(Debug)]
 pub(super) struct Reader<F> {
     wary_rounds: AtomicU32,

@@ -160,7 +160,7 @@ fn a_damaged_place_that_was_empty_is_no_loss() {
     assert_eq!(store.damage().0, 0, "it is empty again");
 }
 
-/// Who publishes again what was lost has mended it.
+/// A publisher that publishes again what was lost has mended it.
 #[test]
 fn a_loss_is_none_after_the_topic_was_published_again() {
     for (flips, outcome) in [(1, Outcome::Previous), (2, Outcome::Lost)] {

@@ -13,8 +13,8 @@ fn open(disk: &SimulatedDisk) -> Store<SimulatedDisk> {
     Store::open(disk.clone(), &options(Sync::Never)).expect("a store")
 }
 
-/// Puts new topics; the keeper comes after each `pace` of them. Returns how many segments nobody
-/// had made ahead.
+/// Puts new topics; the maintenance thread comes after each `pace` of them. Returns how many
+/// segments nobody had made ahead.
 fn late(store: &Store<SimulatedDisk>, topics: std::ops::Range<usize>, pace: usize) -> u64 {
     let before = store.grown_late();
     for n in topics {

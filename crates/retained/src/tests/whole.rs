@@ -243,7 +243,7 @@ fn always_answers_when_the_disk_has_it() {
     let disk = SimulatedDisk::new(1);
     let store = Arc::new(Store::open(disk.clone(), &options(Sync::Always)).unwrap());
     let told = Arc::new(Told::default());
-    let keeper = store
+    let maintenance = store
         .start(Arc::clone(&told) as Arc<dyn Watcher>, || Tick::ZERO)
         .unwrap();
     for round in 0..20_u32 {
@@ -265,7 +265,7 @@ fn always_answers_when_the_disk_has_it() {
         panic!("it has to wait for the disk");
     };
     assert!(told.wait_for(ticket), "the disk works again");
-    keeper.end();
+    maintenance.end();
     let events = told.events.lock().unwrap();
     assert!(matches!(events[0], StoreEvent::Trouble(_)), "{events:?}");
     assert_eq!(events.last(), Some(&StoreEvent::Recovered));
@@ -278,7 +278,7 @@ fn readers_never_go_back_under_concurrent_puts() {
     let disk = MappedDisk::new(folder.path()).unwrap();
     let sync = Sync::Interval(Duration::from_millis(1));
     let store = Arc::new(Store::open(disk, &options(sync)).unwrap());
-    let keeper = store
+    let maintenance = store
         .start(Arc::new(Told::default()), || Tick::ZERO)
         .unwrap();
     let ends = AtomicBool::new(false);
@@ -310,7 +310,7 @@ fn readers_never_go_back_under_concurrent_puts() {
         ends.store(true, Ordering::Relaxed);
         read.unwrap();
     });
-    keeper.end();
+    maintenance.end();
     assert_eq!(store.count(), 100);
 }
 

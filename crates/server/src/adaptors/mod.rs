@@ -1,14 +1,14 @@
 //! The adaptors of a server, between shards and their threads.
 //!
-//! A [`Plane`] knows which adaptors a zone has ([`roster`]), in the order in which they are asked:
-//! those of the server, of the zone, of the room. Each sees what those before it have made of a
-//! request; the first that denies decides. Shards ask and go on; the verdict comes back through the
-//! control lane. A [`Doorkeeper`] asks them about logins before the Auth Center.
+//! A [`Plane`] knows which adaptors a zone has ([`adaptor_set`]), in the order in which they are
+//! asked: those of the server, of the zone, of the room. Each sees what those before it have made
+//! of a request; the first that denies decides. Shards ask and go on; the verdict comes back
+//! through the control queue. [`LoginHooks`] asks them about logins before the Auth Center.
 
-mod door;
-mod hands;
+mod actions;
+mod adaptor_set;
 mod job;
-mod roster;
+mod login_hooks;
 
 use std::collections::VecDeque;
 use std::mem;
@@ -30,15 +30,15 @@ use stentor_procedure::adaptor::{Answer, Event, Field, Start, Trials, Verdict};
 use stentor_procedure::{Registry, Trust};
 use stentor_topic::Zone;
 
-use crate::backplane::Backplane;
 use crate::config::{self, Config};
+use crate::context::ServerContext;
 use crate::error::ServerError;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
-pub(crate) use door::Doorkeeper;
-use hands::Hands;
+use actions::AdaptorActions;
+use adaptor_set::{AdaptorSet, Scoped};
 use job::{Job, who};
-use roster::{Roster, Scoped};
+pub(crate) use login_hooks::LoginHooks;
 
 /// How long somebody without a connection waits for adaptors.
 const VERDICT_TIME: Duration = Duration::from_secs(10);
@@ -52,8 +52,8 @@ pub(crate) struct Plane(Arc<Shared>);
 
 /// What lives as long as the server.
 struct Shared {
-    roster: ArcSwap<Roster>,
-    hands: Arc<Hands>,
+    adaptor_set: ArcSwap<AdaptorSet>,
+    actions: Arc<AdaptorActions>,
     center: Arc<Center>,
     /// The longest payload that one of them makes.
     payload_max: Arc<AtomicUsize>,
@@ -74,15 +74,15 @@ impl Plane {
         directory: &Directory,
     ) -> Result<Self, ServerError> {
         let shared = Arc::new(Shared {
-            roster: ArcSwap::default(),
-            hands: Arc::new(Hands::new(Arc::clone(center))),
+            adaptor_set: ArcSwap::default(),
+            actions: Arc::new(AdaptorActions::new(Arc::clone(center))),
             center: Arc::clone(center),
             payload_max: Arc::default(),
             trials: Arc::default(),
             last_id: AtomicU16::new(0),
             trust: crate::call::trust(&config.procedures)?,
         });
-        shared.hands.belong_to(&shared);
+        shared.actions.belong_to(&shared);
         let plane = Self(shared);
         plane.configure(config, directory)?;
         Ok(plane)
@@ -99,27 +99,27 @@ impl Plane {
         directory: &Directory,
     ) -> Result<(), ServerError> {
         let shared = &self.0;
-        let roster = Roster::configured(shared, config, directory)?;
+        let adaptor_set = AdaptorSet::configured(shared, config, directory)?;
         let payload_max = config.limits.packet_bytes as usize;
         shared.payload_max.store(payload_max, Ordering::Relaxed);
-        shared.roster.store(Arc::new(roster));
+        shared.adaptor_set.store(Arc::new(adaptor_set));
         Ok(())
     }
 
     /// Itself, if there are adaptors: where there are none, shards ask nobody.
     pub(crate) fn if_any(&self) -> Option<Arc<dyn Adaptors>> {
-        let is_empty = self.0.roster.load().all.is_empty();
+        let is_empty = self.0.adaptor_set.load().all.is_empty();
         (!is_empty).then(|| Arc::new(self.clone()) as _)
     }
 
     /// The shards are there: what adaptors do reaches them from now on.
-    pub(crate) fn serve(&self, backplane: &Arc<Backplane>) {
-        self.0.hands.serve(backplane);
+    pub(crate) fn serve(&self, context: &Arc<ServerContext>) {
+        self.0.actions.serve(context);
     }
 
     /// The procedures are there.
     pub(crate) fn serve_calls(&self, registry: &Arc<Registry>) {
-        self.0.hands.serve_calls(registry);
+        self.0.actions.serve_calls(registry);
     }
 
     /// Looks at all files now, or at one only: each with its scope, its hooks, and what came of it.
@@ -130,12 +130,12 @@ impl Plane {
         zone: Option<&str>,
     ) -> Vec<(stentor_control::adaptors::Adaptor, Result<bool, String>)> {
         self.0.trials.forget();
-        let roster = self.0.roster.load_full();
+        let adaptor_set = self.0.adaptor_set.load_full();
         let meant = |one: &&Arc<Scoped>| {
             file.is_none_or(|file| one.is_of_file(file))
                 && zone.is_none_or(|zone| one.runs_in(zone))
         };
-        let all = roster.all.iter().filter(meant);
+        let all = adaptor_set.all.iter().filter(meant);
         all.map(|one| {
             let result = one.reload(start);
             (one.describe(), result)
@@ -146,9 +146,9 @@ impl Plane {
     /// All of them, or those of a zone: files, scopes, hooks, figures, and whether what is on disk
     /// was refused: `since` in seconds since 1970, and why.
     pub(crate) fn describe(&self, zone: Option<&str>) -> Vec<stentor_control::adaptors::Adaptor> {
-        let roster = self.0.roster.load();
+        let adaptor_set = self.0.adaptor_set.load();
         let meant = |one: &&Arc<Scoped>| zone.is_none_or(|zone| one.runs_in(zone));
-        let all = roster.all.iter().filter(meant);
+        let all = adaptor_set.all.iter().filter(meant);
         all.map(|one| one.describe()).collect()
     }
 
@@ -159,8 +159,8 @@ impl Plane {
         hook: &str,
         room: Option<&str>,
     ) -> Vec<stentor_control::adaptors::Adaptor> {
-        let roster = self.0.roster.load();
-        let all = roster.all.iter();
+        let adaptor_set = self.0.adaptor_set.load();
+        let all = adaptor_set.all.iter();
         let asked = all.filter(|one| one.runs_in(zone) && one.hears(hook, room));
         asked.map(|one| one.describe()).collect()
     }
@@ -184,7 +184,7 @@ impl Plane {
         let (asker, judged) = channel();
         let job = Job {
             zone,
-            steps: self.0.roster.load().steps(identity.zone, &request),
+            steps: self.0.adaptor_set.load().steps(identity.zone, &request),
             by_room: job::by_room(&request),
             question: Question {
                 identity: Arc::clone(identity),
@@ -205,14 +205,14 @@ impl Plane {
 
     /// Whether somebody is asked about logins, to whatever zone.
     fn judges_logins(&self) -> bool {
-        let roster = self.0.roster.load();
-        roster.all.iter().any(|one| one.hears("login", None))
+        let adaptor_set = self.0.adaptor_set.load();
+        adaptor_set.all.iter().any(|one| one.hears("login", None))
     }
 
     /// Those who are asked about logins to a zone.
     fn judges_of_logins(&self, zone: &str) -> VecDeque<Arc<Scoped>> {
-        let roster = self.0.roster.load();
-        let judges = roster.all.iter().filter(|one| one.judges_logins(zone));
+        let adaptor_set = self.0.adaptor_set.load();
+        let judges = adaptor_set.all.iter().filter(|one| one.judges_logins(zone));
         judges.cloned().collect()
     }
 }
@@ -237,7 +237,7 @@ impl Shared {
         if job.steps.is_empty() && job.turn_off() {
             let identity = &job.question.identity;
             job.steps = self
-                .roster
+                .adaptor_set
                 .load()
                 .steps(identity.zone, &job.question.request);
         }
@@ -290,22 +290,25 @@ impl Shared {
 
     fn judge(&self, job: &Job, verdict: HookVerdict) {
         if let Some(asker) = &job.asker {
-            // Whoever asked may have given up.
+            // The asker may have given up.
             let _ = asker.send(verdict);
             return;
         }
-        let (question, backplane) = (&job.question, self.hands.backplane());
-        if let Some(backplane) = backplane {
+        let (question, context) = (&job.question, self.actions.context());
+        if let Some(context) = context {
             let item = ServiceCommand::Judged {
                 number: question.number,
                 verdict: Arc::new(verdict),
             };
-            backplane.post(usize::from(question.shard.0), Letter::Hub(item.into()));
+            context.post(
+                usize::from(question.shard.0),
+                ShardCommand::Hub(item.into()),
+            );
         }
     }
 
     fn tell(&self, zone: Zone, room: Option<&str>, hook: &'static str, event: &Event) {
-        for one in self.roster.load().of(zone) {
+        for one in self.adaptor_set.load().of(zone) {
             if one.hears(hook, room) {
                 one.running.adaptor.tell(event.clone());
             }
@@ -315,14 +318,14 @@ impl Shared {
 
 impl Adaptors for Plane {
     fn hooks(&self, zone: Zone) -> Hooks {
-        let roster = self.0.roster.load();
-        let all = roster.of(zone).iter();
+        let adaptor_set = self.0.adaptor_set.load();
+        let all = adaptor_set.of(zone).iter();
         Hooks(all.fold(0, |hooks, one| hooks | one.running.adaptor.hooks()))
     }
 
     fn ask(&self, question: Question) -> Result<(), Box<Question>> {
         let zone = question.identity.zone;
-        let Some(backplane) = self.0.hands.backplane() else {
+        let Some(context) = self.0.actions.context() else {
             return Err(Box::new(question));
         };
         let filters = match &question.request {
@@ -330,8 +333,8 @@ impl Adaptors for Plane {
             _ => 0,
         };
         let job = Job {
-            zone: backplane.zone_name(zone).into(),
-            steps: self.0.roster.load().steps(zone, &question.request),
+            zone: context.zone_name(zone).into(),
+            steps: self.0.adaptor_set.load().steps(zone, &question.request),
             by_room: job::by_room(&question.request),
             question,
             rewrite: Rewrite::default(),
@@ -344,10 +347,10 @@ impl Adaptors for Plane {
     }
 
     fn tell(&self, zone: Zone, told: HookEvent) {
-        let Some(backplane) = self.0.hands.backplane() else {
+        let Some(context) = self.0.actions.context() else {
             return;
         };
-        let name: Arc<str> = backplane.zone_name(zone).into();
+        let name: Arc<str> = context.zone_name(zone).into();
         let event = |hook, fields| Event {
             hook,
             zone: name,
@@ -391,8 +394,8 @@ impl Shared {
     fn answered(&self, number: u64, json: Vec<u8>) {
         // Numbers begin with that of their adaptor.
         let id = number >> 48;
-        let roster = self.roster.load();
-        let mut all = roster.all.iter().map(|one| &one.running.adaptor);
+        let adaptor_set = self.adaptor_set.load();
+        let mut all = adaptor_set.all.iter().map(|one| &one.running.adaptor);
         if let Some(one) = all.find(|one| u64::from(one.id()) == id) {
             one.answered(number, json);
         }

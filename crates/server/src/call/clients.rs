@@ -11,8 +11,8 @@ use stentor_auth::center::Center;
 use stentor_hub::{Ask, Served, ServiceCommand};
 use stentor_procedure::{Clients, Request, Unserved};
 
-use crate::backplane::Backplane;
-use crate::shard::Letter;
+use crate::context::ServerContext;
+use crate::shard::ShardCommand;
 
 /// What clients are asked and have not answered. No more wait than procedures have threads.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl Requests {
 
 /// Asks the shards for clients that serve procedures.
 pub(super) struct Switchboard {
-    backplane: Weak<Backplane>,
+    context: Weak<ServerContext>,
     center: Arc<Center>,
 }
 
@@ -60,9 +60,9 @@ impl fmt::Debug for Switchboard {
 }
 
 impl Switchboard {
-    pub(super) fn new(backplane: &Arc<Backplane>, center: &Arc<Center>) -> Self {
+    pub(super) fn new(context: &Arc<ServerContext>, center: &Arc<Center>) -> Self {
         Self {
-            backplane: Arc::downgrade(backplane),
+            context: Arc::downgrade(context),
             center: Arc::clone(center),
         }
     }
@@ -70,10 +70,10 @@ impl Switchboard {
 
 impl Clients for Switchboard {
     fn ask(&self, zone: &str, request: Request, end: Instant) -> Result<Vec<u8>, Unserved> {
-        let backplane = self.backplane.upgrade().ok_or(Unserved::Broken)?;
+        let context = self.context.upgrade().ok_or(Unserved::Broken)?;
         let zone = self.center.zone_number(zone);
         let zone = zone.map_err(|_| Unserved::Broken)?;
-        let asked = &backplane.call_queue.requests;
+        let asked = &context.call_queue.requests;
         let number = asked.count.fetch_add(1, Ordering::Relaxed) + 1;
         let left = || end.saturating_duration_since(Instant::now());
         let ask = Arc::new(Ask {
@@ -82,17 +82,17 @@ impl Clients for Switchboard {
             procedure: request.procedure.into(),
             properties: request.properties,
             payload: request.message,
-            until: backplane.clock.now().after(left()),
+            until: context.clock.now().after(left()),
         });
         let (sender, heard) = channel();
         asked.lock().insert(number, sender);
-        let shards = backplane.shards.len();
+        let shards = context.shards.len();
         // Another one begins each time, so that clients of all shards get their share.
         let first = usize::try_from(number).unwrap_or_default() % shards;
         let mut answer = Err(Unserved::Nobody);
         for shard in (first..shards).chain(0..first) {
             let item = ServiceCommand::Ask(Arc::clone(&ask));
-            backplane.post(shard, Letter::Hub(item.into()));
+            context.post(shard, ShardCommand::Hub(item.into()));
             answer = heard.recv_timeout(left()).unwrap_or(Err(Unserved::Late));
             if answer != Err(Unserved::Nobody) {
                 break;

@@ -35,9 +35,9 @@ use stentor_auth::center::Center;
 use stentor_procedure::{Loaded, Outside, Registry, Settings, Since, Trust};
 use tracing::{info, warn};
 
-use crate::backplane::Backplane;
 use crate::clock::Clock;
 use crate::config::{ListenUrl, Listener, Procedures};
+use crate::context::ServerContext;
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::listener::Opened;
@@ -77,7 +77,7 @@ impl CallServer {
         listeners: Vec<(Listener, Vec<Opened>)>,
         config: &Procedures,
         data_dir: &DataDir,
-        backplane: &Arc<Backplane>,
+        context: &Arc<ServerContext>,
         center: &Arc<Center>,
     ) -> Result<Self, ServerError> {
         let mut server = Self {
@@ -85,23 +85,23 @@ impl CallServer {
             stopper: None,
             looking: None,
             serving: None,
-            queue: Arc::clone(&backplane.call_queue),
+            queue: Arc::clone(&context.call_queue),
             handing: None,
             mail: None,
         };
         let tokens = Tokens::read(config.tokens.as_deref()).map_err(ServerError::Procedures)?;
-        let clients = Switchboard::new(backplane, center);
-        let registry = open(config, data_dir, clients, backplane.clock)?;
+        let clients = Switchboard::new(context, center);
+        let registry = open(config, data_dir, clients, context.clock)?;
         let system = |error| ServerError::system("starting the threads of procedures", error);
-        backplane.adaptors.serve_calls(&registry);
-        backplane.call_queue.serves(&registry);
-        let (plane, callees) = (Arc::clone(backplane), Arc::clone(&registry));
-        let hand_over = move || queue::run(&plane, &callees);
+        context.adaptors.serve_calls(&registry);
+        context.call_queue.serves(&registry);
+        let (own, callees) = (Arc::clone(context), Arc::clone(&registry));
+        let hand_over = move || queue::run(&own, &callees);
         server.handing = Some(spawn("mqtt-calls", hand_over).map_err(system)?);
         if listeners.is_empty() && config.folder.is_none() {
             return Ok(server);
         }
-        let ledger = Arc::clone(&backplane.ledger);
+        let ledger = Arc::clone(&context.ledger);
         let bodies = Bodies::new(data_dir.path().to_owned(), config.bodies, ledger);
         let connections_max = config.connections as usize;
         let urls = listeners.iter().flat_map(|(_, places)| places);
@@ -117,7 +117,7 @@ impl CallServer {
             entrances(clients)?,
             tokens,
             center,
-            Outlets::new(backplane),
+            Outlets::new(context),
             &registry,
             bodies,
             connections_max,

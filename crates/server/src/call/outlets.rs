@@ -18,9 +18,9 @@ use stentor_session::Tick;
 use stentor_topic::Zone;
 use stentor_zone::{Reach, Response};
 
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::retained::Asked;
-use crate::shard::{Inquiry, Letter};
+use crate::shard::{Inquiry, ShardCommand};
 use crate::telemetry::collect::ask_one;
 
 /// Recipients that a shard sends to in one turn. The rest follows when these are done, so a long
@@ -121,11 +121,11 @@ impl Pace {
 
 /// Makes the outlets of callers.
 #[derive(Clone)]
-pub(super) struct Outlets(Weak<Backplane>);
+pub(super) struct Outlets(Weak<ServerContext>);
 
 impl Outlets {
-    pub(super) fn new(backplane: &Arc<Backplane>) -> Self {
-        Self(Arc::downgrade(backplane))
+    pub(super) fn new(context: &Arc<ServerContext>) -> Self {
+        Self(Arc::downgrade(context))
     }
 
     /// That of a client which has made a call.
@@ -156,7 +156,7 @@ impl Outlets {
 
     fn make(&self, origin: Origin, shard: usize) -> Option<Arc<dyn Outlet>> {
         Some(Arc::new(OwnOutlet {
-            backplane: Weak::clone(&self.0),
+            context: Weak::clone(&self.0),
             origin,
             shard,
         }))
@@ -165,7 +165,7 @@ impl Outlets {
 
 /// What one caller may publish.
 struct OwnOutlet {
-    backplane: Weak<Backplane>,
+    context: Weak<ServerContext>,
     origin: Origin,
     /// Where it is sent from.
     shard: usize,
@@ -179,10 +179,10 @@ impl fmt::Debug for OwnOutlet {
 
 impl Outlet for OwnOutlet {
     fn send(&self, parcel: Parcel, end: Instant) -> Result<Vec<Option<Sent>>, Unsent> {
-        let backplane = self.backplane.upgrade().ok_or(Unsent::Stopping)?;
+        let context = self.context.upgrade().ok_or(Unsent::Stopping)?;
         let messages = parcel.recipients.len();
         let bytes = messages.saturating_mul(parcel.payload.len());
-        let pace = &backplane.call_queue.broadcasts.pace;
+        let pace = &context.call_queue.broadcasts.pace;
         let quotas = self.origin.quotas();
         pace.admit(&self.origin, quotas, messages, bytes, Instant::now())?;
         let mut sent = Vec::with_capacity(messages);
@@ -190,24 +190,24 @@ impl Outlet for OwnOutlet {
             if Instant::now() >= end {
                 return Ok(sent);
             }
-            sent.extend(self.send_some(&backplane, recipients, &parcel, end));
+            sent.extend(self.send_some(&context, recipients, &parcel, end));
         }
         // What the shard has written down by now is kept, even if the server is killed.
-        let _ = ask_one(&backplane, self.shard, Inquiry::Pulse);
+        let _ = ask_one(&context, self.shard, Inquiry::Pulse);
         Ok(sent)
     }
 
     fn history(&self, question: &Question) -> Result<Vec<u8>, Unread> {
-        let backplane = self.backplane.upgrade().ok_or(Unread::Stopping)?;
+        let context = self.context.upgrade().ok_or(Unread::Stopping)?;
         let Question { topic, ask, limit } = question;
         let asked = Asked::read(topic, ask.as_deref(), Some(*limit))
             .map_err(|refusal| Unread::Nonsense(refusal.message))?;
         if !self.origin.may_subscribe(topic) {
             return Err(Unread::Denied(topic.clone()));
         }
-        let (store, now) = (&*backplane.retained, backplane.clock.now());
+        let (store, now) = (&*context.retained, context.clock.now());
         let zone = self.origin.zone();
-        let recalled = asked.answer(store, zone, now, &*backplane, HISTORY_BYTES);
+        let recalled = asked.answer(store, zone, now, &*context, HISTORY_BYTES);
         // Numbers and text always serialise.
         Ok(serde_json::to_vec(&recalled).unwrap_or_default())
     }
@@ -217,12 +217,12 @@ impl OwnOutlet {
     /// Sends to a few, and waits for what becomes of that.
     fn send_some(
         &self,
-        backplane: &Backplane,
+        context: &ServerContext,
         recipients: &[Recipient],
         parcel: &Parcel,
         end: Instant,
     ) -> Vec<Option<Sent>> {
-        let broadcasts = &backplane.call_queue.broadcasts;
+        let broadcasts = &context.call_queue.broadcasts;
         let (number, told) = broadcasts.begin();
         let broadcast = Broadcast {
             number,
@@ -236,7 +236,7 @@ impl OwnOutlet {
             },
         };
         let item = ServiceCommand::Broadcast(Arc::new(broadcast));
-        backplane.post(self.shard, Letter::Hub(item.into()));
+        context.post(self.shard, ShardCommand::Hub(item.into()));
         let mut sent = vec![None; recipients.len()];
         while sent.iter().any(Option::is_none) {
             let left = end.saturating_duration_since(Instant::now());

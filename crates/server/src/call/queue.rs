@@ -19,8 +19,8 @@ use stentor_topic::Zone;
 use super::answers::Answers;
 use super::clients::Requests;
 use super::outlets::{Broadcasts, Outlets};
-use crate::backplane::Backplane;
-use crate::shard::Letter;
+use crate::context::ServerContext;
+use crate::shard::ShardCommand;
 
 /// Calls of all shards that may wait to be handed over. Procedures have queues of their own, so
 /// these wait only while the thread is busy with what is built in.
@@ -214,27 +214,27 @@ impl Callees for CallQueue {
 }
 
 /// Hands calls over until the queue is closed.
-pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
-    let outlets = Outlets::new(backplane);
-    while let Some(call) = backplane.call_queue.next() {
+pub(super) fn run(context: &Arc<ServerContext>, registry: &Registry) {
+    let outlets = Outlets::new(context);
+    while let Some(call) = context.call_queue.next() {
         let (to, user) = (call.return_to.clone(), user_of(&call));
-        let budget = backplane.ledger.budget();
-        let refusal = backplane.call_queue.answers.refusal(&user, budget);
+        let budget = context.ledger.budget();
+        let refusal = context.call_queue.answers.refusal(&user, budget);
         let asked = match refusal.filter(|_| to.is_somewhere()) {
             Some(refusal) => Err(refusal),
-            None => asked(backplane, &outlets, call)
+            None => asked(context, &outlets, call)
                 .map_err(|reason| Answer::failed(Status::BadCall, &reason)),
         };
-        let backplane = Arc::clone(backplane);
+        let context = Arc::clone(context);
         let then = move |answer: Answer| {
             if to.is_somewhere() {
-                let (shard, budget) = (usize::from(to.shard.0), backplane.ledger.budget());
-                let answers = &backplane.call_queue.answers;
+                let (shard, budget) = (usize::from(to.shard.0), context.ledger.budget());
+                let answers = &context.call_queue.answers;
                 let reply = answers.send(user, to, &answer, budget);
-                backplane.post(shard, Letter::Answer(reply));
+                context.post(shard, ShardCommand::Answer(reply));
             }
             // After it was posted: what the shard gets next may be to stop.
-            backplane.call_queue.answered();
+            context.call_queue.answered();
         };
         match asked {
             Ok(asked) => registry.call(asked, move |answer, line| {
@@ -248,16 +248,16 @@ pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
 }
 
 /// A call as procedures know it.
-fn asked(backplane: &Backplane, outlets: &Outlets, call: Call) -> Result<Asked, String> {
+fn asked(context: &ServerContext, outlets: &Outlets, call: Call) -> Result<Asked, String> {
     let outlet = outlets.of_call(&call);
-    let now = backplane.clock.now();
+    let now = context.clock.now();
     let patience = match call.expires_at {
         Tick::NEVER => PATIENCE,
         expires_at => expires_at.since(now),
     };
     let caller = match &call.identity.user {
         Some(user) => Caller::User {
-            zone: backplane.zone_name(call.identity.zone),
+            zone: context.zone_name(call.identity.zone),
             name: user.as_ref().to_owned(),
         },
         None => Caller::Anonymous(String::new()),

@@ -232,14 +232,14 @@ impl Books<'_> {
         let mechanisms = mechanisms.to_vec();
         let (sender, made) = channel();
         let job = move || {
-            // Whoever asked may have given up, or has an answer already.
+            // The asker may have given up, or has an answer already.
             let _ = sender.send(of_password(&password, cost, &mechanisms));
         };
         let busy = || {
             let message = "too many logins wait for the hash of a password; try again later";
             Failure::new("busy", message)
         };
-        if !self.admin.backplane.authenticator.hash(Arc::new(job)) {
+        if !self.admin.context.authenticator.hash(Arc::new(job)) {
             return Err(busy());
         }
         match made.recv_timeout(HASH_TIME) {

@@ -10,8 +10,8 @@ use tracing::warn;
 
 use super::protocol::Failure;
 use super::zones;
-use crate::backplane::Backplane;
 use crate::bans::{Flapper, Now, Party, checked, checked_reason};
+use crate::context::ServerContext;
 use crate::shard::Inquiry;
 use crate::telemetry::collect::ask_one;
 use crate::telemetry::{Entry, Noted, ZoneOf, shown};
@@ -20,17 +20,17 @@ use crate::telemetry::{Entry, Noted, ZoneOf, shown};
 const SECS_MAX: u64 = 100 * 365 * 86_400;
 
 /// Keeps somebody out, and closes the connections that there are.
-pub(super) fn add(backplane: &Backplane, who: &Who, request: &Add) -> Result<Added, Failure> {
+pub(super) fn add(context: &ServerContext, who: &Who, request: &Add) -> Result<Added, Failure> {
     let target = checked(&request.target, request.force)?;
     if let Some(zone) = &target.zone {
-        zones::number(backplane, zone)?;
+        zones::number(context, zone)?;
     }
     let for_secs = request.for_secs.map(|secs| secs.min(SECS_MAX));
     if for_secs == Some(0) {
         let message = "a ban of 0 seconds keeps out nobody; name a time such as --for 10m";
         return Err(Failure::new("bad-request", message).about("for_secs"));
     }
-    let now = Now::at(backplane.clock.now());
+    let now = Now::at(context.clock.now());
     let ban = Ban {
         target,
         until: for_secs.map(|secs| now.secs() + secs),
@@ -38,10 +38,10 @@ pub(super) fn add(backplane: &Backplane, who: &Who, request: &Add) -> Result<Add
         reason: checked_reason(&request.reason)?,
         by: who.to_string(),
     };
-    let replaced = backplane.bans.add(&ban, now)?;
+    let replaced = context.bans.add(&ban, now)?;
     // New connections are refused from now on; these exist already.
-    let closed = close(backplane)?;
-    tell(backplane, &ban, added_text(&ban));
+    let closed = close(context)?;
+    tell(context, &ban, added_text(&ban));
     Ok(Added {
         ban,
         replaced,
@@ -51,7 +51,7 @@ pub(super) fn add(backplane: &Backplane, who: &Who, request: &Add) -> Result<Add
 
 /// Bans clients that connect too often, as they are found. Runs for ever.
 pub(crate) fn ban_flapping(
-    backplane: &Backplane,
+    context: &ServerContext,
     directory: &Directory,
     found: &Receiver<Flapper>,
 ) {
@@ -68,11 +68,11 @@ pub(crate) fn ban_flapping(
             user: None,
         };
         // Somebody has done that already, perhaps for longer.
-        let now = backplane.clock.now();
-        if backplane.bans.of_party(now, party).is_some() {
+        let now = context.clock.now();
+        if context.bans.of_party(now, party).is_some() {
             continue;
         }
-        let zone = backplane.zone_name(zone);
+        let zone = context.zone_name(zone);
         let request = Add {
             target: Target {
                 client_id: Some(client_id.into_string()),
@@ -84,7 +84,7 @@ pub(crate) fn ban_flapping(
             force: false,
         };
         let client = request.target.client_id.as_deref().unwrap_or_default();
-        let detail = match add(backplane, &who, &request) {
+        let detail = match add(context, &who, &request) {
             Ok(added) => json!({
                 "zone": zone,
                 "until": added.ban.until,
@@ -106,39 +106,37 @@ pub(crate) fn ban_flapping(
 }
 
 /// Lets somebody in again.
-pub(super) fn remove(backplane: &Backplane, who: &Who, request: &Rm) -> Result<Removed, Failure> {
+pub(super) fn remove(context: &ServerContext, who: &Who, request: &Rm) -> Result<Removed, Failure> {
     let target = checked(&request.target, true)?;
-    let removed = backplane
-        .bans
-        .remove(&target, Now::at(backplane.clock.now()))?;
+    let removed = context.bans.remove(&target, Now::at(context.clock.now()))?;
     let Some(ban) = removed else {
         let message = format!("there is no ban of {target}; `stentor ban ls` lists them");
         return Err(Failure::new("not-found", message));
     };
     let text = format!("{} may connect again, by {who}", ban.target);
-    tell(backplane, &ban, text);
+    tell(context, &ban, text);
     Ok(Removed { ban })
 }
 
 /// The bans that hold.
-pub(super) fn list(backplane: &Backplane) -> List {
+pub(super) fn list(context: &ServerContext) -> List {
     List {
-        bans: backplane.bans.list(Now::at(backplane.clock.now())),
+        bans: context.bans.list(Now::at(context.clock.now())),
     }
 }
 
 /// Closes the connections of all who are banned; how many there were. A shard looks at some of its
 /// connections in one turn.
-fn close(backplane: &Backplane) -> Result<u64, Failure> {
+fn close(context: &ServerContext) -> Result<u64, Failure> {
     let mut closed = 0;
-    for shard in 0..backplane.shards.len() {
+    for shard in 0..context.shards.len() {
         let mut from = Some(0);
         while let Some(first) = from {
             let question = |answer| Inquiry::CloseBanned {
                 from: first,
                 answer,
             };
-            let answer = ask_one(backplane, shard, question);
+            let answer = ask_one(context, shard, question);
             let (more, next) = answer.ok_or_else(|| {
                 let message = format!(
                     "the ban holds for new connections, but shard {shard} does not answer, so \
@@ -162,7 +160,7 @@ fn added_text(ban: &Ban) -> String {
 }
 
 /// Leaves the change for the events.
-fn tell(backplane: &Backplane, ban: &Ban, text: String) {
+fn tell(context: &ServerContext, ban: &Ban, text: String) {
     let Target {
         client_id,
         user,
@@ -177,6 +175,6 @@ fn tell(backplane: &Backplane, ban: &Ban, text: String) {
         text: text.into(),
         ..Noted::new(Kind::Banned)
     };
-    backplane.journal.note(Entry::Banned(Box::new(noted)));
-    backplane.journal.wake();
+    context.journal.note(Entry::Banned(Box::new(noted)));
+    context.journal.wake();
 }

@@ -17,7 +17,7 @@ use stentor_topic::Zone;
 use super::protocol::{Answer, Failure, write};
 use super::serve::Next;
 use super::{Admin, accounts, clients, publish};
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::http::Done;
 use crate::listener::Port;
 use crate::shard::{AboutClient, Inquiry};
@@ -34,8 +34,8 @@ impl Clerk {
     }
 
     /// What the verbs work with.
-    pub(crate) fn backplane(&self) -> &Backplane {
-        &self.0.backplane
+    pub(crate) fn context(&self) -> &ServerContext {
+        &self.0.context
     }
 
     /// The entrance of all that come by HTTP.
@@ -45,7 +45,7 @@ impl Clerk {
 
     /// Notes something that has come by HTTP. It waits for nothing.
     pub(crate) fn note(&self, request: ByHttp) {
-        let journal = &self.backplane().journal;
+        let journal = &self.context().journal;
         journal.note(Entry::ByHttp(Box::new(request.shortened())));
         journal.wake();
     }
@@ -62,15 +62,15 @@ impl Clerk {
             .map_err(|error| Failure::new("bad-request", error.to_string()))?;
         let admin = &*self.0;
         let address = address.map(|it| it.ip());
-        let (backplane, directory) = (&admin.backplane, &*admin.directory);
-        let published = publish::publish(backplane, directory, who, address, identity, &request);
+        let (context, directory) = (&admin.context, &*admin.directory);
+        let published = publish::publish(context, directory, who, address, identity, &request);
         write(published?)
     }
 
     /// The message of a request of somebody who has the right to its topic; `None` if it cannot be
     /// one, or if adaptors have to be asked.
     pub(crate) fn plain(&self, zone: Zone, request: &Plain<'_>) -> Option<Message> {
-        publish::plain(self.backplane(), zone, request)
+        publish::plain(self.context(), zone, request)
     }
 
     /// Begins to publish a message of somebody.
@@ -82,17 +82,17 @@ impl Clerk {
         reply: Reply,
     ) {
         publish::trace(
-            self.backplane(),
+            self.context(),
             identity,
             address.map(|it| it.ip()),
             &message,
         );
-        publish::begin(self.backplane(), message, identity.user.clone(), reply);
+        publish::begin(self.context(), message, identity.user.clone(), reply);
     }
 
     /// What has become of a message that was begun.
     pub(crate) fn published(&self, done: Done) -> Outcome {
-        publish::told(self.backplane(), done)
+        publish::told(self.context(), done)
     }
 
     /// Opens a session of somebody, which ends with its connection.
@@ -111,16 +111,16 @@ impl Clerk {
             zone: Some(ZoneWord::Name(zone.to_owned())),
             offset: 0,
         };
-        let client = clients::client(&self.0.backplane, &request).ok()?;
+        let client = clients::client(&self.0.context, &request).ok()?;
         Some(client.lost.total)
     }
 
     /// Ends the connection of a client whose event stream holds too much memory.
     pub(crate) fn cut(&self, zone: Zone, client_id: &str) {
-        let backplane = &self.0.backplane;
-        let home = clients::home(backplane, zone, client_id);
+        let context = &self.0.context;
+        let home = clients::home(context, zone, client_id);
         // Without an answer it ends by itself.
-        let _ = ask_one(backplane, home, |answer| Inquiry::Client {
+        let _ = ask_one(context, home, |answer| Inquiry::Client {
             zone,
             client_id: client_id.to_owned(),
             about: AboutClient::Cut(answer),

@@ -11,8 +11,8 @@ use stentor_topic::Zone;
 
 use super::protocol::{Failure, Names};
 use super::zones;
-use crate::backplane::Backplane;
 use crate::config::suggest::nearest;
+use crate::context::ServerContext;
 use crate::shard::{AboutClient, ClientEntry, Found, Inquiry};
 use crate::survey::{Age, Seen};
 use crate::telemetry::collect::{ask_all, ask_one};
@@ -24,14 +24,14 @@ const ZONES_AT_ONCE: u32 = 512;
 const NAMES_MAX: usize = 10_000;
 
 /// One session, with its subscriptions.
-pub(super) fn show(backplane: &Backplane, request: &Show) -> Result<Shown, Failure> {
-    let (zone, found) = find(backplane, &request.client_id, request.zone.as_ref())?;
+pub(super) fn show(context: &ServerContext, request: &Show) -> Result<Shown, Failure> {
+    let (zone, found) = find(context, &request.client_id, request.zone.as_ref())?;
     let Found { entry, lost, .. } = found;
     let client_id = &*entry.info.client_id;
-    let (granted, behind) = some_of(backplane, zone, client_id, request.offset)?;
+    let (granted, behind) = some_of(context, zone, client_id, request.offset)?;
     let filters = granted.iter().map(|granted| granted.filter.to_string());
     Ok(Shown {
-        client: describe_entry(backplane, &entry),
+        client: describe_entry(context, &entry),
         filters: filters.collect(),
         granted: granted.iter().map(subscription).collect(),
         left_out: entry.info.subscriptions.saturating_sub(behind),
@@ -40,15 +40,15 @@ pub(super) fn show(backplane: &Backplane, request: &Show) -> Result<Shown, Failu
 }
 
 /// One session without its subscriptions.
-pub(super) fn client(backplane: &Backplane, request: &Show) -> Result<Client, Failure> {
-    let (_, found) = find(backplane, &request.client_id, request.zone.as_ref())?;
-    Ok(describe_entry(backplane, &found.entry))
+pub(super) fn client(context: &ServerContext, request: &Show) -> Result<Client, Failure> {
+    let (_, found) = find(context, &request.client_id, request.zone.as_ref())?;
+    Ok(describe_entry(context, &found.entry))
 }
 
 /// Subscriptions of a session from a number on, as many as an answer has, and the number behind
 /// the last one.
 fn some_of(
-    backplane: &Backplane,
+    context: &ServerContext,
     zone: Zone,
     client_id: &str,
     from: usize,
@@ -56,7 +56,7 @@ fn some_of(
     let (mut granted, mut names, mut next) = (Vec::new(), Names::default(), Some(from));
     while let Some(from) = next {
         // It may have ended in the meantime.
-        let Some(part) = step(backplane, zone, client_id, from).ok_or_else(silent)? else {
+        let Some(part) = step(context, zone, client_id, from).ok_or_else(silent)? else {
             break;
         };
         next = part.next;
@@ -90,8 +90,13 @@ fn lost_by(lost: &stentor_hub::LostBy) -> LostBy {
 }
 
 /// A session with some of its subscriptions, from a number on; `None` if its shard does not answer.
-fn step(backplane: &Backplane, zone: Zone, client_id: &str, from: usize) -> Option<Option<Found>> {
-    ask_one(backplane, home(backplane, zone, client_id), |answer| {
+fn step(
+    context: &ServerContext,
+    zone: Zone,
+    client_id: &str,
+    from: usize,
+) -> Option<Option<Found>> {
+    ask_one(context, home(context, zone, client_id), |answer| {
         Inquiry::Client {
             zone,
             client_id: client_id.to_owned(),
@@ -102,15 +107,15 @@ fn step(backplane: &Backplane, zone: Zone, client_id: &str, from: usize) -> Opti
 
 /// The session that a request is about, and its zone.
 fn find(
-    backplane: &Backplane,
+    context: &ServerContext,
     client_id: &str,
     zone: Option<&ZoneWord>,
 ) -> Result<(Zone, Found), Failure> {
-    let said = zones::named(backplane, zone)?;
-    let zone = zone_of(backplane, said, client_id)?;
-    match step(backplane, zone, client_id, 0) {
+    let said = zones::named(context, zone)?;
+    let zone = zone_of(context, said, client_id)?;
+    match step(context, zone, client_id, 0) {
         Some(Some(found)) => Ok((zone, found)),
-        Some(None) => Err(missing(backplane, said, client_id)),
+        Some(None) => Err(missing(context, said, client_id)),
         None => Err(silent()),
     }
 }
@@ -118,21 +123,21 @@ fn find(
 /// The zone that a client is in: the one that is said, else the default one, else the only other
 /// one that has such a client. Where there is no such client at all, the first of these.
 pub(super) fn zone_of(
-    backplane: &Backplane,
+    context: &ServerContext,
     said: Option<Zone>,
     client_id: &str,
 ) -> Result<Zone, Failure> {
     if let Some(zone) = said {
         return Ok(zone);
     }
-    let mut all = zones_with(backplane, client_id);
+    let mut all = zones_with(context, client_id);
     if all.len() < 2 || all.contains(&Zone::DEFAULT) {
         let is_default = all.contains(&Zone::DEFAULT);
         let other = all.pop().filter(|_| !is_default);
         return Ok(other.unwrap_or(Zone::DEFAULT));
     }
     all.sort_unstable_by_key(|zone| zone.get());
-    let names: Vec<String> = all.iter().map(|zone| backplane.zone_name(*zone)).collect();
+    let names: Vec<String> = all.iter().map(|zone| context.zone_name(*zone)).collect();
     let message = format!(
         "the zones {} have a client {client_id:?}; say which one you mean: --zone NAME",
         names.join(", ")
@@ -141,16 +146,16 @@ pub(super) fn zone_of(
 }
 
 /// The zones that have a session of this client id. Each shard looks at some zones in a turn.
-fn zones_with(backplane: &Backplane, client_id: &str) -> Vec<Zone> {
+fn zones_with(context: &ServerContext, client_id: &str) -> Vec<Zone> {
     let mut found = Vec::new();
     for first in (0..).step_by(ZONES_AT_ONCE as usize) {
         let zones = first..first + ZONES_AT_ONCE;
         // They are numbered one after the other, and one that was removed keeps its number.
-        let is_known = |zone: u32| backplane.authenticator.zone_name(Zone(zone)).is_some();
+        let is_known = |zone: u32| context.authenticator.zone_name(Zone(zone)).is_some();
         if first > 0 && !zones.clone().any(is_known) {
             break;
         }
-        let of_shards = ask_all(backplane, |answer| Inquiry::ZonesOf {
+        let of_shards = ask_all(context, |answer| Inquiry::ZonesOf {
             client_id: client_id.to_owned(),
             zones: zones.clone(),
             answer,
@@ -161,8 +166,8 @@ fn zones_with(backplane: &Backplane, client_id: &str) -> Vec<Zone> {
 }
 
 /// Closes a client's connection.
-pub(super) fn kick(backplane: &Backplane, request: &Kick) -> Result<Kicked, Failure> {
-    let (zone, Found { entry, .. }) = find(backplane, &request.client_id, request.zone.as_ref())?;
+pub(super) fn kick(context: &ServerContext, request: &Kick) -> Result<Kicked, Failure> {
+    let (zone, Found { entry, .. }) = find(context, &request.client_id, request.zone.as_ref())?;
     let client_id = entry.info.client_id.into_string();
     let end_session = request.end_session;
     if entry.info.is_queue {
@@ -185,7 +190,7 @@ pub(super) fn kick(backplane: &Backplane, request: &Kick) -> Result<Kicked, Fail
         );
         return Err(Failure::new("not-connected", message));
     }
-    let found = ask_one(backplane, home(backplane, zone, &client_id), |answer| {
+    let found = ask_one(context, home(context, zone, &client_id), |answer| {
         Inquiry::Client {
             zone,
             client_id: client_id.clone(),
@@ -197,34 +202,34 @@ pub(super) fn kick(backplane: &Backplane, request: &Kick) -> Result<Kicked, Fail
     });
     match found {
         Some(Some(was_connected)) => Ok(Kicked {
-            zone_name: backplane.zone_name(zone),
+            zone_name: context.zone_name(zone),
             was_connected,
             session_ended: end_session,
         }),
-        Some(None) => Err(missing(backplane, Some(zone), &client_id)),
+        Some(None) => Err(missing(context, Some(zone), &client_id)),
         None => Err(silent()),
     }
 }
 
-pub(super) fn home(backplane: &Backplane, zone: Zone, client_id: &str) -> usize {
-    let shards = backplane.shard_count();
-    usize::from(home_shard(&backplane.hasher, zone, client_id, shards).0)
+pub(super) fn home(context: &ServerContext, zone: Zone, client_id: &str) -> usize {
+    let shards = context.shard_count();
+    usize::from(home_shard(&context.hasher, zone, client_id, shards).0)
 }
 
 /// A suggestion for an unknown client id: the client that was probably meant, in the named zone if
 /// there is one. It is the end of a sentence, or empty, and never names the `other` client of the
 /// question.
 pub(super) fn meant(
-    backplane: &Backplane,
+    context: &ServerContext,
     said: Option<Zone>,
     client_id: &str,
     other: Option<&str>,
 ) -> String {
-    let elsewhere = zones_with(backplane, client_id);
+    let elsewhere = zones_with(context, client_id);
     if let Some(zone) = elsewhere.first() {
-        return format!("; it is in the zone {:?}", backplane.zone_name(*zone));
+        return format!("; it is in the zone {:?}", context.zone_name(*zone));
     }
-    let kept = backplane.surveys.clients(backplane, Age::Lately);
+    let kept = context.surveys.clients(context, Age::Lately);
     let Ok(census) = &*kept.found else {
         return String::new();
     };
@@ -235,11 +240,11 @@ pub(super) fn meant(
     near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
 
-pub(super) fn missing(backplane: &Backplane, zone: Option<Zone>, client_id: &str) -> Failure {
+pub(super) fn missing(context: &ServerContext, zone: Option<Zone>, client_id: &str) -> Failure {
     let place = zone.map_or_else(String::new, |zone| {
-        format!(" in the zone {:?}", backplane.zone_name(zone))
+        format!(" in the zone {:?}", context.zone_name(zone))
     });
-    let meant = meant(backplane, zone, client_id, None);
+    let meant = meant(context, zone, client_id, None);
     let message = format!(
         "there is no session with the client id {client_id:?}{place}{meant}; `stentor clients ls` \
          lists them"
@@ -255,19 +260,19 @@ pub(super) fn silent() -> Failure {
 }
 
 /// A session as its shard has just told of it.
-pub(super) fn describe_entry(backplane: &Backplane, entry: &ClientEntry) -> Client {
+pub(super) fn describe_entry(context: &ServerContext, entry: &ClientEntry) -> Client {
     let seen = Seen {
         info: entry.info.borrowed(),
         origin: entry.origin.as_ref().map(|(peer, url)| (*peer, &**url)),
         bytes: entry.bytes,
         slot: 0,
     };
-    describe(backplane, &seen, entry.away_secs, backplane.clock.now())
+    describe(context, &seen, entry.away_secs, context.clock.now())
 }
 
 /// A session at a time, with the seconds for which its client was away then.
 pub(super) fn describe(
-    backplane: &Backplane,
+    context: &ServerContext,
     seen: &Seen<'_>,
     away_secs: Option<u64>,
     now: Tick,
@@ -291,7 +296,7 @@ pub(super) fn describe(
             .paused_until
             .and_then(|(until, cause)| paused(until, cause, now)),
     });
-    let (tally, zone) = (&info.tally, backplane.zone_name(info.zone));
+    let (tally, zone) = (&info.tally, context.zone_name(info.zone));
     Client {
         client_id: info.client_id.to_string(),
         user: info.user.map(str::to_owned),

@@ -45,7 +45,7 @@ pub(super) fn changes(admin: &Admin) -> Result<Changes, Failure> {
     if let Some(refusal) = crate::check(&new).first() {
         return Err(failed(refusal.to_string()));
     }
-    // What waits for a restart is held against what the process runs with.
+    // A setting that waits for a restart is compared with the one that the process runs with.
     let of = |old: &Config, is_of_class: fn(Reload) -> bool| -> Vec<Change> {
         let changes = diff(old, &new).changes.into_iter();
         let changes = changes.filter(|change| is_of_class(change.reload));

@@ -4,13 +4,13 @@ use stentor_control::Request as _;
 use stentor_control::events::{Event, Events, Told};
 
 use super::protocol::{Failure, network, wait};
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::telemetry::{Noted, Wanted, ZoneOf};
 
 /// What has happened lately, as far as somebody wants to know.
-pub(super) fn events(backplane: &Backplane, request: &Events) -> Result<Told, Failure> {
+pub(super) fn events(context: &ServerContext, request: &Events) -> Result<Told, Failure> {
     let zone = request.zone.clone().map(|name| {
-        let number = backplane.authenticator.known_zone(&name);
+        let number = context.authenticator.known_zone(&name);
         (name, number)
     });
     let wanted = Wanted {
@@ -23,19 +23,19 @@ pub(super) fn events(backplane: &Backplane, request: &Events) -> Result<Told, Fa
         since_ms: request.since_ms.unwrap_or(0),
         limit: Events::VERB.wanted(request.limit)?.max(1),
     };
-    let found = backplane
+    let found = context
         .journal
         .events()
         .find(&wanted, wait(request.wait_ms));
     let events = found.events.into_iter();
     Ok(Told {
-        events: events.map(|noted| shown(backplane, noted)).collect(),
+        events: events.map(|noted| shown(context, noted)).collect(),
         cursor: found.cursor,
         missed: found.missed,
     })
 }
 
-fn shown(backplane: &Backplane, noted: Noted) -> Event {
+fn shown(context: &ServerContext, noted: Noted) -> Event {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     Event {
         seq: noted.seq,
@@ -44,7 +44,7 @@ fn shown(backplane: &Backplane, noted: Noted) -> Event {
         client_id: some(&noted.client_id),
         user: some(&noted.user),
         zone: noted.zone.map(|zone| match zone {
-            ZoneOf::Number(zone) => backplane.zone_name(zone),
+            ZoneOf::Number(zone) => context.zone_name(zone),
             ZoneOf::Name(name) => name.into_string(),
         }),
         peer: noted.peer.map(|peer| peer.to_string()),

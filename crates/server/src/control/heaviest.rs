@@ -14,21 +14,21 @@ use stentor_topic::Zone;
 
 use super::protocol::Failure;
 use super::zones;
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::shard::Inquiry;
 use crate::telemetry::collect::ask_all;
 
 /// The topics that most is published to, of all zones unless one is named.
-pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<HeaviestTopics, Failure> {
-    let zone = zones::named(backplane, request.zone.as_ref())?;
+pub(super) fn topics(context: &ServerContext, request: &Topics) -> Result<HeaviestTopics, Failure> {
+    let zone = zones::named(context, request.zone.as_ref())?;
     let limit = Topics::VERB.wanted(request.limit)?;
     let by = hub_by(request.by);
-    let (told, silent) = ask(backplane, |answer| Inquiry::HeaviestTopics(by, answer));
+    let (told, silent) = ask(context, |answer| Inquiry::HeaviestTopics(by, answer));
     let is_wanted = |it: &stentor_hub::HeavyTopic| zone.is_none_or(|zone| zone == it.zone);
     let mut all = Merged::of(told, silent, request.by, is_wanted);
     let rows = all.first(limit);
     let topic = |row: Row<stentor_hub::HeavyTopic, HeavyPublisher>| HeavyTopic {
-        zone: backplane.zone_name(row.of.who.zone),
+        zone: context.zone_name(row.of.who.zone),
         topic: row.of.who.topic.to_string(),
         cut: row.of.who.is_cut,
         rates: row.rates,
@@ -42,18 +42,18 @@ pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Heaviest
 
 /// Those who publish most, of all zones unless one is named.
 pub(super) fn clients(
-    backplane: &Backplane,
+    context: &ServerContext,
     request: &Clients,
 ) -> Result<HeaviestClients, Failure> {
-    let zone = zones::named(backplane, request.zone.as_ref())?;
+    let zone = zones::named(context, request.zone.as_ref())?;
     let limit = Clients::VERB.wanted(request.limit)?;
     let by = hub_by(request.by);
-    let (told, silent) = ask(backplane, |answer| Inquiry::HeaviestPublishers(by, answer));
+    let (told, silent) = ask(context, |answer| Inquiry::HeaviestPublishers(by, answer));
     let is_wanted = |it: &HeavyPublisher| zone.is_none_or(|zone| zone == it.zone);
     let mut all = Merged::of(told, silent, request.by, is_wanted);
     let rows = all.first(limit);
     let client = |row: Row<HeavyPublisher, stentor_hub::HeavyTopic>| HeavyClient {
-        zone: backplane.zone_name(row.of.who.zone),
+        zone: context.zone_name(row.of.who.zone),
         publisher: publisher(&row.of.who),
         rates: row.rates,
         mostly_to: row.of.mostly.as_ref().map(|it| it.topic.to_string()),
@@ -80,9 +80,9 @@ fn publisher(who: &HeavyPublisher) -> Publisher {
 }
 
 /// What the shards say, and how many of them say nothing.
-fn ask<T>(backplane: &Backplane, question: impl FnMut(Sender<T>) -> Inquiry) -> (Vec<T>, usize) {
-    let told = ask_all(backplane, question);
-    let silent = backplane.shards.len() - told.len();
+fn ask<T>(context: &ServerContext, question: impl FnMut(Sender<T>) -> Inquiry) -> (Vec<T>, usize) {
+    let told = ask_all(context, question);
+    let silent = context.shards.len() - told.len();
     (told, silent)
 }
 

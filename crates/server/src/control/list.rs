@@ -10,7 +10,7 @@ use stentor_control::{Request as _, page};
 use super::clients::{describe, silent};
 use super::protocol::{Failure, Names, fitting, network};
 use super::zones;
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::shard::{Inquiry, Survey};
 use crate::survey::{
     Age, Census, Counted, Cursor, Place, Rows, SESSIONS_MAX, Selection, Surveys, TooMany,
@@ -23,9 +23,9 @@ use crate::telemetry::collect::ask_one;
 const LOOK_TIME: Duration = Duration::from_secs(5);
 
 /// Some sessions, in the order that was asked for.
-pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure> {
+pub(super) fn list(context: &ServerContext, request: &Ls) -> Result<List, Failure> {
     let some = Selection {
-        zone: zones::named(backplane, request.zone.as_ref())?,
+        zone: zones::named(context, request.zone.as_ref())?,
         containing: request.containing.clone(),
         user: request.user.clone(),
         network: network(request.address.as_deref())?,
@@ -37,11 +37,11 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
     };
     let (from, to) = page(Ls::VERB, request.limit, request.offset)?;
     if let Some(text) = request.cursor.as_deref() {
-        return further(backplane, &some, text, request);
+        return further(context, &some, text, request);
     }
-    let kept = backplane.surveys.clients(backplane, Age::of(request.fresh));
+    let kept = context.surveys.clients(context, Age::of(request.fresh));
     match &*kept.found {
-        Ok(census) => Ok(in_order(backplane, &kept.found, census, &some, from..to)),
+        Ok(census) => Ok(in_order(context, &kept.found, census, &some, from..to)),
         Err(_) if from > 0 => {
             let message = format!(
                 "offset is {from}, and there are too many sessions for pages by number; leave it \
@@ -50,7 +50,7 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
             Err(Failure::new("bad-request", message).about("offset"))
         }
         Err(too_many) => {
-            let mut list = in_places(backplane, &some, to, 0, 0)?;
+            let mut list = in_places(context, &some, to, 0, 0)?;
             list.unsorted = Some(excuse(*too_many));
             Ok(list)
         }
@@ -59,7 +59,7 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
 
 /// The page at a cursor.
 fn further(
-    backplane: &Backplane,
+    context: &ServerContext,
     some: &Selection,
     text: &str,
     request: &Ls,
@@ -87,7 +87,7 @@ fn further(
     let limit = page(Ls::VERB, request.limit, 0)?.1;
     match cursor.place {
         Place::Survey { number, passed } => {
-            let found = backplane.surveys.numbered(number);
+            let found = context.surveys.numbered(number);
             let kept = found
                 .as_ref()
                 .and_then(|kept| kept.as_ref().as_ref().ok().zip(Some(kept)));
@@ -95,13 +95,13 @@ fn further(
                 return Err(expired(text));
             };
             let page = passed..passed.saturating_add(limit);
-            Ok(in_order(backplane, counted, census, some, page))
+            Ok(in_order(context, counted, census, some, page))
         }
         Place::Shard { shard, slot } => {
-            let mut list = in_places(backplane, some, limit, shard, slot)?;
+            let mut list = in_places(context, some, limit, shard, slot)?;
             let too_many = match list.total > SESSIONS_MAX {
                 true => TooMany::Sessions,
-                false => TooMany::Bytes(Surveys::bytes_max(backplane)),
+                false => TooMany::Bytes(Surveys::bytes_max(context)),
             };
             list.unsorted = Some(excuse(too_many));
             Ok(list)
@@ -131,13 +131,13 @@ fn excuse(too_many: TooMany) -> String {
 
 /// A page of a survey.
 fn in_order(
-    backplane: &Backplane,
+    context: &ServerContext,
     counted: &Arc<Counted>,
     census: &Census,
     some: &Selection,
     page: Range<usize>,
 ) -> List {
-    let name = |zone| backplane.zone_name(zone);
+    let name = |zone| context.zone_name(zone);
     let from = page.start;
     let (mut places, total) = census.places(some, page, name);
     let name_bytes = |place: &u32| census.rows.seen(*place as usize).info.client_id.len();
@@ -145,12 +145,12 @@ fn in_order(
     let describe = |place: &u32| {
         let seen = census.rows.seen(*place as usize);
         let away = away_secs(&seen.info, census.rows.now_ms);
-        describe(backplane, &seen, away, census.at)
+        describe(context, &seen, away, census.at)
     };
     let clients: Vec<Client> = places.iter().map(describe).collect();
     let passed = from.saturating_add(clients.len());
     let cursor = (!clients.is_empty() && passed < total).then(|| {
-        backplane.surveys.page_in(counted);
+        context.surveys.page_in(counted);
         let number = census.number;
         Cursor::new(some, Place::Survey { number, passed }).to_string()
     });
@@ -159,7 +159,7 @@ fn in_order(
         clients,
         total,
         cursor,
-        age_ms: backplane.clock.now().since(census.began).as_millis() as u64,
+        age_ms: context.clock.now().since(census.began).as_millis() as u64,
         unsorted: None,
     }
 }
@@ -167,7 +167,7 @@ fn in_order(
 /// A page of sessions as they lie on the shards, from a place on: nothing is kept. A session stays
 /// in its place, so one that is there all the time comes once.
 fn in_places(
-    backplane: &Backplane,
+    context: &ServerContext,
     some: &Selection,
     limit: usize,
     mut shard: usize,
@@ -177,22 +177,22 @@ fn in_places(
     let mut names = Names::default();
     let mut rows = Box::new(Rows::with_room());
     let next = 'all: loop {
-        if shard >= backplane.shards.len() {
+        if shard >= context.shards.len() {
             break None;
         }
         if clients.len() >= limit.max(1) || Instant::now() >= end {
             break Some((shard, slot));
         }
         let question = |answer| Inquiry::Survey(slot, Survey::Clients { rows, answer });
-        let part = ask_one(backplane, shard, question).ok_or_else(silent)?;
-        let now = backplane.clock.now();
+        let part = ask_one(context, shard, question).ok_or_else(silent)?;
+        let now = context.clock.now();
         let all = (0..part.found.len()).map(|place| part.found.seen(place));
         for seen in all.filter(|seen| some.has(seen, part.found.now_ms)) {
             if clients.len() >= limit.max(1) || !names.take(seen.info.client_id.len()) {
                 break 'all Some((shard, seen.slot.into()));
             }
             let away = away_secs(&seen.info, part.found.now_ms);
-            clients.push(describe(backplane, &seen, away, now));
+            clients.push(describe(context, &seen, away, now));
         }
         (shard, slot) = part.next.map_or((shard + 1, 0), |next| (shard, next));
         rows = part.found;
@@ -201,7 +201,7 @@ fn in_places(
     let place = next.map(|(shard, slot)| Place::Shard { shard, slot });
     Ok(List {
         clients,
-        total: sessions(backplane),
+        total: sessions(context),
         truncated: place.is_some(),
         cursor: place.map(|place| Cursor::new(some, place).to_string()),
         age_ms: 0,

@@ -120,9 +120,9 @@ use std::time::SystemTime;
 use stentor_auth::store::Directory;
 use stentor_retained::Quota;
 
-use crate::backplane::Backplane;
 use crate::condition::Condition;
 use crate::config::PasswordFunction;
+use crate::context::ServerContext;
 use crate::data_dir::{self, DataDir};
 use crate::error::ServerError;
 use crate::fdtable::Table;
@@ -223,7 +223,7 @@ struct ReloadNote {
 
 /// What the threads that serve the control socket share.
 struct Admin {
-    backplane: Arc<Backplane>,
+    context: Arc<ServerContext>,
     directory: Arc<Directory>,
     table: Table,
     commands: Mutex<Sender<Command>>,
@@ -243,7 +243,7 @@ impl Control {
     /// When a thread cannot be started.
     pub(crate) fn start(
         entrance: Entrance,
-        backplane: &Arc<Backplane>,
+        context: &Arc<ServerContext>,
         directory: &Arc<Directory>,
         table: Table,
         condition: &Arc<Condition>,
@@ -263,7 +263,7 @@ impl Control {
             figures: None,
         }));
         let admin = Admin {
-            backplane: Arc::clone(backplane),
+            context: Arc::clone(context),
             directory: Arc::clone(directory),
             table,
             commands: Mutex::new(commands.clone()),
@@ -291,7 +291,7 @@ impl Control {
     pub(crate) fn note_others<'a>(
         &self,
         calls: impl Iterator<Item = &'a Arc<Port>>,
-        http: &http::Doors,
+        http: &http::HttpListeners,
     ) {
         let mut notes = lock(&self.notes);
         notes.call_ports = calls.cloned().collect();

@@ -4,14 +4,14 @@ use stentor_control::procedures::{Became, Counts, List, Ls, Procedure, Reloaded}
 use stentor_procedure::Figures;
 
 use super::protocol::Failure;
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 
 /// The kind of procedures that have no file.
 const BUILT_IN: &str = "builtin";
 
 /// All procedures, with their figures.
-pub(super) fn list(backplane: &Backplane, Ls {}: Ls) -> List {
-    let all = backplane.call_queue.procedures().into_iter();
+pub(super) fn list(context: &ServerContext, Ls {}: Ls) -> List {
+    let all = context.call_queue.procedures().into_iter();
     List {
         procedures: all.map(shown).collect(),
     }
@@ -43,8 +43,8 @@ fn shown(figures: Figures) -> Procedure {
 }
 
 /// Looks at the files of procedures now, and tells which version of each is in use.
-pub(super) fn reload(backplane: &Backplane) -> Result<Reloaded, Failure> {
-    let looked = backplane.call_queue.look();
+pub(super) fn reload(context: &ServerContext) -> Result<Reloaded, Failure> {
+    let looked = context.call_queue.look();
     let looked = looked.map_err(|reason| Failure::new("reload-failed", reason))?;
     let state = |one: &Figures| Became {
         procedure: one.procedure.clone(),

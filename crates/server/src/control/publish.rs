@@ -17,7 +17,7 @@ use stentor_topic::{Zone, validate_name};
 
 use super::protocol::Failure;
 use super::zones;
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::http::Done;
 use crate::retained::{plainly_published, published};
 use crate::shard::Inquiry;
@@ -26,7 +26,7 @@ use crate::trace::Publisher;
 
 /// Publishes a message of the server's owner.
 pub(super) fn by_owner(
-    backplane: &Backplane,
+    context: &ServerContext,
     directory: &Directory,
     who: &Who,
     request: &Publish,
@@ -38,33 +38,33 @@ pub(super) fn by_owner(
         expires_at: Tick::NEVER,
         guest: None,
     };
-    publish(backplane, directory, who, None, &Arc::new(owner), request)
+    publish(context, directory, who, None, &Arc::new(owner), request)
 }
 
 /// Publishes a message of somebody who has the right to its topic, in the zone that the request
 /// names or else in his own. The adaptors of the zone are asked as about the publish of a client.
 pub(super) fn publish(
-    backplane: &Backplane,
+    context: &ServerContext,
     directory: &Directory,
     who: &Who,
     address: Option<IpAddr>,
     identity: &Arc<Identity>,
     request: &Publish,
 ) -> Result<Published, Failure> {
-    let zone = zones::named(backplane, request.zone.as_ref())?;
+    let zone = zones::named(context, request.zone.as_ref())?;
     let identity = &Arc::new(Identity {
         zone: zone.unwrap_or(identity.zone),
         ..(**identity).clone()
     });
-    let message = message(backplane, identity.zone, request, Rewrite::default())?;
+    let message = message(context, identity.zone, request, Rewrite::default())?;
     let asked = HookRequest::Publish {
         topic: message.topic().into(),
         payload: message.payload().into(),
         qos: message.qos,
         retain: message.retain,
     };
-    let zone = backplane.zone_name(identity.zone);
-    let judged = backplane
+    let zone = context.zone_name(identity.zone);
+    let judged = context
         .adaptors
         .judge_publish(identity, zone.as_str().into(), asked);
     let message = match judged {
@@ -82,7 +82,7 @@ pub(super) fn publish(
                 let text = format!("an adaptor sends it to {to:?}, where only clients can");
                 return Err(Failure::new("refused", text));
             }
-            let message = self::message(backplane, identity.zone, request, rewrite)?;
+            let message = self::message(context, identity.zone, request, rewrite)?;
             if !identity.rights.may_publish(message.topic()) {
                 let topic = message.topic();
                 let text = format!("an adaptor sends it to {topic:?}, and that right is missing");
@@ -99,10 +99,10 @@ pub(super) fn publish(
             return Err(Failure::new("busy", text));
         }
     };
-    trace(backplane, identity, address, &message);
+    trace(context, identity, address, &message);
     let topic = message.topic().to_owned();
     let clears = message.retain && message.payload().is_empty();
-    let kept = hand_over(backplane, message, identity.user.clone());
+    let kept = hand_over(context, message, identity.user.clone());
     if request.retain {
         note_retained(directory, who, &topic, &zone, &kept);
     }
@@ -132,7 +132,7 @@ fn note_retained(
 
 /// Notes a message in the traces that are about it.
 pub(super) fn trace(
-    backplane: &Backplane,
+    context: &ServerContext,
     identity: &Identity,
     address: Option<IpAddr>,
     message: &Message,
@@ -141,13 +141,13 @@ pub(super) fn trace(
         user: identity.user.as_deref(),
         address,
     };
-    let now = backplane.clock.now();
-    backplane.traces.note_published(now, &by, message);
+    let now = context.clock.now();
+    context.traces.note_published(now, &by, message);
 }
 
 /// The message of a request, as adaptors want it.
 fn message(
-    backplane: &Backplane,
+    context: &ServerContext,
     zone: Zone,
     request: &Publish,
     rewrite: Rewrite,
@@ -177,9 +177,9 @@ fn message(
     if let Some(properties) = &request.properties {
         line.insert("properties".into(), json!(properties));
     }
-    let now = backplane.clock.now();
+    let now = context.clock.now();
     let message = published(&Value::Object(line), zone, now, request.retain).map_err(bad)?;
-    check_bounds(backplane, &message).map_err(bad)?;
+    check_bounds(context, &message).map_err(bad)?;
     Ok(message)
 }
 
@@ -197,8 +197,8 @@ fn blamed(request: &Publish, reason: &str) -> Option<&'static str> {
 }
 
 /// Refuses a message that a client could not publish.
-fn check_bounds(backplane: &Backplane, message: &Message) -> Result<(), String> {
-    let bounds = &backplane.topic_bounds;
+fn check_bounds(context: &ServerContext, message: &Message) -> Result<(), String> {
+    let bounds = &context.topic_bounds;
     bounds.check(message.topic())?;
     let bytes = message.topic().len() + message.properties().len() + message.payload().len();
     bounds.check_packet(bytes)
@@ -207,28 +207,33 @@ fn check_bounds(backplane: &Backplane, message: &Message) -> Result<(), String> 
 /// The message of a request of somebody who has the right to its topic. `None` if it cannot be one,
 /// if adaptors have to be asked, or if it is to be noted: [`publish`] does all that, and says what
 /// is wrong.
-pub(super) fn plain(backplane: &Backplane, zone: Zone, request: &Plain<'_>) -> Option<Message> {
-    if request.retain || backplane.adaptors.judges_publishes(zone) {
+pub(super) fn plain(context: &ServerContext, zone: Zone, request: &Plain<'_>) -> Option<Message> {
+    if request.retain || context.adaptors.judges_publishes(zone) {
         return None;
     }
-    let message = plainly_published(request, zone, backplane.clock.now())?;
-    check_bounds(backplane, &message).ok().map(|()| message)
+    let message = plainly_published(request, zone, context.clock.now())?;
+    check_bounds(context, &message).ok().map(|()| message)
 }
 
 /// Begins to publish a message of a user: it goes to the shard that orders its topic together with
 /// others.
-pub(super) fn begin(backplane: &Backplane, message: Message, user: Option<Arc<str>>, reply: Reply) {
-    let home = home_of(backplane, &message);
-    backplane.visitors.errands.begin(home, message, user, reply);
+pub(super) fn begin(
+    context: &ServerContext,
+    message: Message,
+    user: Option<Arc<str>>,
+    reply: Reply,
+) {
+    let home = home_of(context, &message);
+    context.visitors.errands.begin(home, message, user, reply);
 }
 
 /// What has become of a message that was begun.
-pub(super) fn told(backplane: &Backplane, done: Done) -> Outcome {
+pub(super) fn told(context: &ServerContext, done: Done) -> Outcome {
     match done.map_err(refused)? {
         None => Ok(Taken::Passed),
         Some(Kept::Now) => Ok(Taken::Kept),
         Some(kept @ Kept::Later(_)) => {
-            let store = Arc::clone(&backplane.retained);
+            let store = Arc::clone(&context.retained);
             let wait = move || store.wait_for(kept).map_err(refused);
             Ok(Taken::Waits(Box::new(wait)))
         }
@@ -236,8 +241,8 @@ pub(super) fn told(backplane: &Backplane, done: Done) -> Outcome {
 }
 
 /// The shard that orders the topic of a message.
-fn home_of(backplane: &Backplane, message: &Message) -> usize {
-    let (hasher, shards) = (&backplane.hasher, backplane.shard_count());
+fn home_of(context: &ServerContext, message: &Message) -> usize {
+    let (hasher, shards) = (&context.hasher, context.shard_count());
     home_shard(hasher, message.zone, message.topic(), shards)
         .0
         .into()
@@ -253,13 +258,13 @@ fn refused(why: NotKept) -> Failure {
 
 /// Gives a message to the shard that orders its topic; whether the topic keeps it.
 fn hand_over(
-    backplane: &Backplane,
+    context: &ServerContext,
     message: Message,
     user: Option<Arc<str>>,
 ) -> Result<bool, Failure> {
-    let home = home_of(backplane, &message);
+    let home = home_of(context, &message);
     let message = Arc::new(message);
-    let kept = ask_one(backplane, home, |answer| Inquiry::Publish {
+    let kept = ask_one(context, home, |answer| Inquiry::Publish {
         message,
         user,
         answer,
@@ -267,7 +272,7 @@ fn hand_over(
     match kept {
         Some(Ok(None)) => Ok(false),
         Some(Ok(Some(kept))) => {
-            let promised = backplane.retained.wait_for(kept);
+            let promised = context.retained.wait_for(kept);
             promised.map(|()| true).map_err(refused)
         }
         Some(Err(why)) => Err(refused(why)),

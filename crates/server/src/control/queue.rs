@@ -20,7 +20,7 @@ use stentor_topic::Zone;
 use super::clients::{home, missing, silent, written, zone_of};
 use super::protocol::Failure;
 use super::zones;
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::shard::{AboutClient, Inquiry, QueueSeen};
 use crate::telemetry::collect::ask_one;
 
@@ -31,18 +31,18 @@ const AT_ONCE: usize = 256;
 const PAGE_BYTES: usize = 1 << 20;
 const PAYLOAD_BYTES: usize = 64 << 10;
 
-/// What waits for a client, from a place on.
-pub(super) fn queue(backplane: &Backplane, request: &Queue) -> Result<Queued, Failure> {
+/// The messages that wait for a client, from a place on.
+pub(super) fn queue(context: &ServerContext, request: &Queue) -> Result<Queued, Failure> {
     let client_id = &*request.client_id;
     let mut place = match &request.cursor {
         Some(text) => text.parse::<Cursor>().map_err(|()| no_cursor(text))?.0,
         None => QueuePlace::default(),
     };
-    let said = zones::named(backplane, request.zone.as_ref())?;
-    let zone = zone_of(backplane, said, client_id)?;
+    let said = zones::named(context, request.zone.as_ref())?;
+    let zone = zone_of(context, said, client_id)?;
     let limit = Queue::VERB.wanted(request.limit)?;
     let mut page = Page {
-        backplane,
+        context,
         whose: (zone, client_id),
         payloads: request.payloads,
         left: limit,
@@ -50,7 +50,7 @@ pub(super) fn queue(backplane: &Backplane, request: &Queue) -> Result<Queued, Fa
         told: Queued::default(),
     };
     loop {
-        let seen = ask_one(backplane, home(backplane, zone, client_id), |answer| {
+        let seen = ask_one(context, home(context, zone, client_id), |answer| {
             Inquiry::Client {
                 zone,
                 client_id: client_id.to_owned(),
@@ -63,7 +63,7 @@ pub(super) fn queue(backplane: &Backplane, request: &Queue) -> Result<Queued, Fa
         });
         let seen = seen.ok_or_else(silent)?;
         // It may have ended in the meantime.
-        let seen = seen.ok_or_else(|| missing(backplane, said, client_id))?;
+        let seen = seen.ok_or_else(|| missing(context, said, client_id))?;
         match page.take(&seen) {
             Some(next) if page.is_full() => {
                 page.told.cursor = Some(Cursor(next).to_string());
@@ -116,7 +116,7 @@ impl FromStr for Cursor {
 
 /// A page that is being made.
 struct Page<'b> {
-    backplane: &'b Backplane,
+    context: &'b ServerContext,
     whose: (Zone, &'b str),
     payloads: bool,
     /// Messages that may still be added.
@@ -142,7 +142,7 @@ impl Page<'_> {
         } = seen.part;
         let told = &mut self.told;
         self.whose.1.clone_into(&mut told.client_id);
-        told.zone = self.backplane.zone_name(self.whose.0);
+        told.zone = self.context.zone_name(self.whose.0);
         told.connected = seen.is_connected;
         (told.in_flight, told.waiting) = (counts.in_flight, counts.here);
         (told.on_disk, told.held_back, told.in_socket) = (counts.on_the_disk, held_back, in_socket);
@@ -214,7 +214,7 @@ impl Page<'_> {
 
     /// What the disk has in the place of a chunk. The chunk may have been given back since.
     fn read(&self, spooled: &Spooled) -> Option<Vec<u8>> {
-        let looker = self.backplane.journals.as_ref()?.looker.get()?;
+        let looker = self.context.journals.as_ref()?.looker.get()?;
         let place = spooled.chunk.place;
         let place = Place {
             file: place.file,

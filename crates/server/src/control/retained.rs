@@ -8,28 +8,28 @@ use stentor_hub::{Kept, NotKept, home_shard};
 use stentor_topic::Zone;
 
 use super::protocol::{Answer, Failure};
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::retained::{Entry, RetainedAdmin, ZoneNames, not_noted};
-use crate::shard::{Inquiry, Letter};
+use crate::shard::{Inquiry, ShardCommand};
 use crate::telemetry::collect::ANSWER_TIME;
 
 /// Answers a request whose verb begins with `retained.`.
-pub(super) fn answer(backplane: &Backplane, line: &[u8]) -> Answer {
-    with_admin(backplane, |admin| admin.answer(line))
+pub(super) fn answer(context: &ServerContext, line: &[u8]) -> Answer {
+    with_admin(context, |admin| admin.answer(line))
 }
 
-fn with_admin<T>(backplane: &Backplane, use_it: impl FnOnce(&RetainedAdmin<'_>) -> T) -> T {
+fn with_admin<T>(context: &ServerContext, use_it: impl FnOnce(&RetainedAdmin<'_>) -> T) -> T {
     use_it(&RetainedAdmin {
-        store: &backplane.retained,
-        now: backplane.clock.now(),
-        zones: backplane,
-        bounds: &backplane.topic_bounds,
-        keep: &|entries| keep(backplane, entries),
-        commit: &|| backplane.retained.commit_soon(),
+        store: &context.retained,
+        now: context.clock.now(),
+        zones: context,
+        bounds: &context.topic_bounds,
+        keep: &|entries| keep(context, entries),
+        commit: &|| context.retained.commit_soon(),
     })
 }
 
-impl ZoneNames for Backplane {
+impl ZoneNames for ServerContext {
     fn name(&self, zone: Zone) -> String {
         self.zone_name(zone)
     }
@@ -57,8 +57,8 @@ impl ZoneNames for Backplane {
 ///
 /// # Errors
 /// When some cannot be cleared: the others are.
-pub(super) fn clear_zone(backplane: &Backplane, zone: Zone) -> Result<u64, Failure> {
-    let cleared = with_admin(backplane, |admin| crate::retained::clear_zone(admin, zone))?;
+pub(super) fn clear_zone(context: &ServerContext, zone: Zone) -> Result<u64, Failure> {
+    let cleared = with_admin(context, |admin| crate::retained::clear_zone(admin, zone))?;
     let all = cleared.all();
     all.map_err(|reason| Failure::new("unavailable", reason))
 }
@@ -81,14 +81,14 @@ fn few(messages: &mut impl Iterator<Item = (usize, Entry)>) -> Vec<(usize, Entry
 }
 
 /// Keeps messages and waits until the store's promise holds for them.
-fn keep(backplane: &Backplane, entries: Vec<Entry>) -> Vec<Result<(), NotKept>> {
+fn keep(context: &ServerContext, entries: Vec<Entry>) -> Vec<Result<(), NotKept>> {
     let mut outcomes = vec![Err(NotKept::Failed); entries.len()];
     // By shard: where in `outcomes`, and what.
     let mut shares: Vec<(Vec<usize>, Vec<Entry>)> = Vec::new();
-    shares.resize_with(backplane.shards.len(), Default::default);
+    shares.resize_with(context.shards.len(), Default::default);
     for (at, entry) in entries.into_iter().enumerate() {
         let message = &entry.0;
-        let (hasher, shards) = (&backplane.hasher, backplane.shard_count());
+        let (hasher, shards) = (&context.hasher, context.shard_count());
         let home = home_shard(hasher, message.zone, message.topic(), shards);
         let (places, messages) = &mut shares[usize::from(home.0)];
         places.push(at);
@@ -102,7 +102,10 @@ fn keep(backplane: &Backplane, entries: Vec<Entry>) -> Vec<Result<(), NotKept>> 
                 .into_iter()
                 .unzip::<_, _, Vec<_>, Vec<_>>();
             let (answer, answers) = channel();
-            backplane.post(shard, Letter::Inquiry(Inquiry::Keep { messages, answer }));
+            context.post(
+                shard,
+                ShardCommand::Inquiry(Inquiry::Keep { messages, answer }),
+            );
             waiting.push((places, answers));
         }
     }
@@ -111,7 +114,7 @@ fn keep(backplane: &Backplane, entries: Vec<Entry>) -> Vec<Result<(), NotKept>> 
         let left = deadline.saturating_duration_since(Instant::now());
         let answered: Vec<Result<Kept, NotKept>> = answers.recv_timeout(left).unwrap_or_default();
         for (place, kept) in places.into_iter().zip(answered) {
-            outcomes[place] = kept.and_then(|kept| backplane.retained.wait_for(kept));
+            outcomes[place] = kept.and_then(|kept| context.retained.wait_for(kept));
         }
     }
     outcomes

@@ -9,7 +9,7 @@ use stentor_zone::{ListedRoom, ShownMember, check_name};
 
 use super::protocol::{Failure, Names};
 use super::zones;
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::shard::Inquiry;
 use crate::telemetry::collect::ask_one;
 
@@ -17,18 +17,18 @@ use crate::telemetry::collect::ask_one;
 const AT_ONCE: usize = 256;
 
 /// The rooms of a zone, by name.
-pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure> {
-    let zone = zone_of(backplane, request.zone.as_ref())?;
+pub(super) fn list(context: &ServerContext, request: &Ls) -> Result<List, Failure> {
+    let zone = zone_of(context, request.zone.as_ref())?;
     let prefix: Box<str> = request.prefix.as_deref().unwrap_or_default().into();
     let limit = Ls::VERB.wanted(request.limit)?;
     let mut after: Option<Box<str>> = request.after.as_deref().map(Into::into);
     let (mut names, mut has_more) = (Names::default(), true);
     let mut list = List {
-        zone: backplane.zone_name(zone),
+        zone: context.zone_name(zone),
         ..List::default()
     };
     while has_more && list.rooms.len() < limit {
-        let told = ask(backplane, zone, || RoomsAsk::List {
+        let told = ask(context, zone, || RoomsAsk::List {
             prefix: prefix.clone(),
             after: after.clone(),
             at_most: (limit - list.rooms.len()).min(AT_ONCE),
@@ -51,17 +51,17 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
 }
 
 /// A room with its members and properties.
-pub(super) fn show(backplane: &Backplane, request: &Show) -> Result<Shown, Failure> {
-    let zone = zone_of(backplane, request.zone.as_ref())?;
+pub(super) fn show(context: &ServerContext, request: &Show) -> Result<Shown, Failure> {
+    let zone = zone_of(context, request.zone.as_ref())?;
     check(&request.room)?;
     let limit = Show::VERB.wanted(request.limit)?;
     let mut after: Option<Box<str>> = request.after.as_deref().map(Into::into);
     let mut shown = Shown {
-        zone: backplane.zone_name(zone),
+        zone: context.zone_name(zone),
         ..Shown::default()
     };
     loop {
-        let told = ask(backplane, zone, || RoomsAsk::Show {
+        let told = ask(context, zone, || RoomsAsk::Show {
             room: request.room.as_str().into(),
             after: after.clone(),
             at_most: (limit - shown.members.len()).min(AT_ONCE),
@@ -93,18 +93,18 @@ pub(super) fn show(backplane: &Backplane, request: &Show) -> Result<Shown, Failu
 }
 
 /// Removes a member of a room.
-pub(super) fn kick(backplane: &Backplane, request: &Kick) -> Result<Done, Failure> {
+pub(super) fn kick(context: &ServerContext, request: &Kick) -> Result<Done, Failure> {
     let words = json!({ "room": request.room, "user": request.user });
-    let zone = zone_of(backplane, request.zone.as_ref())?;
-    run(backplane, zone, &request.room, "room.kick", &words)?;
+    let zone = zone_of(context, request.zone.as_ref())?;
+    run(context, zone, &request.room, "room.kick", &words)?;
     Ok(Done {})
 }
 
 /// Closes a room.
-pub(super) fn close(backplane: &Backplane, request: &Close) -> Result<Closed, Failure> {
+pub(super) fn close(context: &ServerContext, request: &Close) -> Result<Closed, Failure> {
     let words = json!({ "room": request.room });
-    let zone = zone_of(backplane, request.zone.as_ref())?;
-    let result = run(backplane, zone, &request.room, "room.close", &words)?;
+    let zone = zone_of(context, request.zone.as_ref())?;
+    let result = run(context, zone, &request.room, "room.close", &words)?;
     Ok(Closed {
         stays: result["stays"] == true,
     })
@@ -133,14 +133,14 @@ fn member(member: &ShownMember) -> Member {
 
 /// Runs a command about a room as the server's own. Returns its result.
 fn run(
-    backplane: &Backplane,
+    context: &ServerContext,
     zone: Zone,
     room: &str,
     command: &'static str,
     words: &Value,
 ) -> Result<Value, Failure> {
     check(room)?;
-    let told = ask(backplane, zone, || RoomsAsk::Run {
+    let told = ask(context, zone, || RoomsAsk::Run {
         command: command.into(),
         words: words.to_string().into_bytes().into(),
     })?;
@@ -155,7 +155,7 @@ fn run(
     if answer["error"] == "unknown" {
         // The answer names what is unknown if a command names several things.
         if answer["part"] == "room" {
-            return Err(missing(room, &backplane.zone_name(zone)));
+            return Err(missing(room, &context.zone_name(zone)));
         }
         let message = format!("room {room:?}: {text}; `rooms.show` tells its members");
         return Err(Failure::new("not-found", message).about("user"));
@@ -165,13 +165,13 @@ fn run(
 
 /// Asks the home of a zone.
 fn ask(
-    backplane: &Backplane,
+    context: &ServerContext,
     zone: Zone,
     question: impl FnOnce() -> RoomsAsk,
 ) -> Result<RoomsTold, Failure> {
-    let home = home_of_zone(zone, backplane.shard_count());
+    let home = home_of_zone(zone, context.shard_count());
     let question = question();
-    let told = ask_one(backplane, usize::from(home.0), |answer| {
+    let told = ask_one(context, usize::from(home.0), |answer| {
         Inquiry::Rooms(zone, question, answer)
     });
     told.ok_or_else(|| {
@@ -180,8 +180,8 @@ fn ask(
     })
 }
 
-fn zone_of(backplane: &Backplane, zone: Option<&ZoneWord>) -> Result<Zone, Failure> {
-    Ok(zones::named(backplane, zone)?.unwrap_or(Zone::DEFAULT))
+fn zone_of(context: &ServerContext, zone: Option<&ZoneWord>) -> Result<Zone, Failure> {
+    Ok(zones::named(context, zone)?.unwrap_or(Zone::DEFAULT))
 }
 
 /// Refuses what cannot be the name of a room.

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::lifecycle::{Asker, Command};
 use crate::peer::Peer;
-use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
+use crate::shard::{Handover, Incoming, Purpose, unix_peer};
 use crate::survey::Age;
 use crate::telemetry::Metrics;
 use crate::transport::Transport;
@@ -183,7 +183,7 @@ impl Admin {
         let subject = Subject::of(&head.verb, line);
         let next = self.carry_out(&head.verb, line, who);
         if changes(&head.verb) {
-            self.backplane.surveys.outdate();
+            self.context.surveys.outdate();
         }
         if let (Some(subject), Next::Answer(answer)) = (subject, &next) {
             subject.note(&self.directory, who, answer);
@@ -206,11 +206,11 @@ impl Admin {
 
     /// Verbs about the server as a whole; the others are those of a noun.
     fn about_server(&self, verb: Verb, line: &[u8], who: &Who) -> Answer {
-        let backplane = &*self.backplane;
+        let context = &*self.context;
         match verb {
             Verb::Health => answer(line, |_: health::Health| Ok(self.condition.describe())),
             Verb::Status => answer(line, |request| Ok(status::status(self, &request))),
-            Verb::Events => answer(line, |request| events::events(backplane, &request)),
+            Verb::Events => answer(line, |request| events::events(context, &request)),
             Verb::FiguresHistory => answer(line, |request| figures::history(self, &request)),
             Verb::FiguresPeaks => answer(line, |request| figures::peaks(self, &request)),
             Verb::Zones => answer(line, |request| self.zones(request, who)),
@@ -229,48 +229,48 @@ impl Admin {
 
     /// Verbs about clients: who they are, what they do, and who may not come in.
     fn about_clients(&self, verb: Verb, line: &[u8], who: &Who) -> Answer {
-        let backplane = &*self.backplane;
+        let context = &*self.context;
         match verb {
-            Verb::ClientsLs => answer(line, |request| list::list(backplane, &request)),
-            Verb::ClientsShow => answer(line, |request| clients::show(backplane, &request)),
-            Verb::ClientsKick => answer(line, |request| clients::kick(backplane, &request)),
-            Verb::ClientsHeaviest => answer(line, |request| heaviest::clients(backplane, &request)),
-            Verb::SessionsQueue => answer(line, |request| queue::queue(backplane, &request)),
-            Verb::Why => answer(line, |request| why::why(backplane, &request)),
-            Verb::BansAdd => answer(line, |request| bans::add(backplane, who, &request)),
-            Verb::BansLs => answer(line, |_: ListBans| Ok(bans::list(backplane))),
-            Verb::BansRm => answer(line, |request| bans::remove(backplane, who, &request)),
-            Verb::TracesStart => answer(line, |request| traces::start(backplane, who, &request)),
-            Verb::TracesLs => answer(line, |request| Ok(traces::list(backplane, request))),
-            Verb::TracesRead => answer(line, |request| traces::read(backplane, &request)),
-            Verb::TracesStop => answer(line, |request| traces::stop(backplane, &request)),
+            Verb::ClientsLs => answer(line, |request| list::list(context, &request)),
+            Verb::ClientsShow => answer(line, |request| clients::show(context, &request)),
+            Verb::ClientsKick => answer(line, |request| clients::kick(context, &request)),
+            Verb::ClientsHeaviest => answer(line, |request| heaviest::clients(context, &request)),
+            Verb::SessionsQueue => answer(line, |request| queue::queue(context, &request)),
+            Verb::Why => answer(line, |request| why::why(context, &request)),
+            Verb::BansAdd => answer(line, |request| bans::add(context, who, &request)),
+            Verb::BansLs => answer(line, |_: ListBans| Ok(bans::list(context))),
+            Verb::BansRm => answer(line, |request| bans::remove(context, who, &request)),
+            Verb::TracesStart => answer(line, |request| traces::start(context, who, &request)),
+            Verb::TracesLs => answer(line, |request| Ok(traces::list(context, request))),
+            Verb::TracesRead => answer(line, |request| traces::read(context, &request)),
+            Verb::TracesStop => answer(line, |request| traces::stop(context, &request)),
             _ => self.about_messages(verb, line, who),
         }
     }
 
     /// Verbs about topics, messages, and what judges them.
     fn about_messages(&self, verb: Verb, line: &[u8], who: &Who) -> Answer {
-        let backplane = &*self.backplane;
+        let context = &*self.context;
         match verb {
             Verb::Subscriptions => answer(line, |request| {
-                subscriptions::subscriptions(backplane, &request)
+                subscriptions::subscriptions(context, &request)
             }),
-            Verb::Topics => answer(line, |request| topics::topics(backplane, &request)),
-            Verb::TopicsChildren => answer(line, |request| topics::children(backplane, &request)),
-            Verb::TopicsHeaviest => answer(line, |request| heaviest::topics(backplane, &request)),
-            Verb::RoomsLs => answer(line, |request| rooms::list(backplane, &request)),
-            Verb::RoomsShow => answer(line, |request| rooms::show(backplane, &request)),
-            Verb::RoomsKick => answer(line, |request| rooms::kick(backplane, &request)),
-            Verb::RoomsClose => answer(line, |request| rooms::close(backplane, &request)),
+            Verb::Topics => answer(line, |request| topics::topics(context, &request)),
+            Verb::TopicsChildren => answer(line, |request| topics::children(context, &request)),
+            Verb::TopicsHeaviest => answer(line, |request| heaviest::topics(context, &request)),
+            Verb::RoomsLs => answer(line, |request| rooms::list(context, &request)),
+            Verb::RoomsShow => answer(line, |request| rooms::show(context, &request)),
+            Verb::RoomsKick => answer(line, |request| rooms::kick(context, &request)),
+            Verb::RoomsClose => answer(line, |request| rooms::close(context, &request)),
             Verb::CertificatesLs => answer(line, |_: Certificates| Ok(certificates::list(self))),
             Verb::AdaptorsLs => answer(line, |request| self.adaptors(&request)),
             Verb::AdaptorsReload => answer(line, |request| self.reload_adaptors(&request)),
-            Verb::ProceduresLs => answer(line, |request| Ok(procedures::list(backplane, request))),
+            Verb::ProceduresLs => answer(line, |request| Ok(procedures::list(context, request))),
             Verb::ProceduresReload => answer(line, |_: stentor_control::procedures::Reload| {
-                procedures::reload(backplane)
+                procedures::reload(context)
             }),
             Verb::Publish => answer(line, |request| {
-                publish::by_owner(backplane, &self.directory, who, &request)
+                publish::by_owner(context, &self.directory, who, &request)
             }),
             Verb::RetainedPage
             | Verb::RetainedHistory
@@ -279,7 +279,7 @@ impl Admin {
             | Verb::RetainedClear
             | Verb::RetainedVerify
             | Verb::RetainedStatus
-            | Verb::RetainedCompact => retained::answer(backplane, line),
+            | Verb::RetainedCompact => retained::answer(context, line),
             _ => accounts::answer(self, verb, line, who),
         }
     }
@@ -288,7 +288,7 @@ impl Admin {
     fn begin_mqtt(&self, line: &[u8]) -> Next {
         let mut zone = Zone::DEFAULT;
         let answer = answer(line, |request: Mqtt| {
-            zone = zones::named(&self.backplane, request.zone.as_ref())?.unwrap_or(zone);
+            zone = zones::named(&self.context, request.zone.as_ref())?.unwrap_or(zone);
             Ok(Done {})
         });
         match answer {
@@ -328,10 +328,10 @@ impl Admin {
             Err(error) if error.code == "not-found" => true,
             Err(error) => return Err(refused(error.clone())),
         };
-        let Some(zone) = self.backplane.authenticator.known_zone(name) else {
+        let Some(zone) = self.context.authenticator.known_zone(name) else {
             return removed.map_err(refused);
         };
-        let (sessions, messages) = zones::end(&self.backplane, zone)?;
+        let (sessions, messages) = zones::end(&self.context, zone)?;
         match removed {
             Err(error) if is_unknown && sessions + messages == 0 => Err(refused(error)),
             // The user database writes no audit entry for a zone that it does not know.
@@ -346,8 +346,8 @@ impl Admin {
     }
 
     fn link(&self, who: &Who) -> Result<Made, Failure> {
-        let now = self.backplane.clock.now();
-        self.backplane.visitors.links.make(now, maker(who))
+        let now = self.context.clock.now();
+        self.context.visitors.links.make(now, maker(who))
     }
 
     fn reload(&self, who: &Who) -> Result<Reloaded, Failure> {
@@ -379,7 +379,7 @@ impl Admin {
         let listed = listed.map_err(refused)?;
         let names = listed["zones"].as_array().into_iter().flatten();
         let names = names.filter_map(|zone| zone["name"].as_str().map(str::to_owned));
-        let mut told = zones::zones(&self.backplane, Age::of(request.fresh), names);
+        let mut told = zones::zones(&self.context, Age::of(request.fresh), names);
         if let Some(name) = request.zone {
             told.zones.retain(|zone| zone.name == name);
             if told.zones.is_empty() {
@@ -394,21 +394,21 @@ impl Admin {
 
     /// The adaptors, of a zone if one is named.
     fn adaptors(&self, request: &adaptors::Ls) -> Result<adaptors::List, Failure> {
-        let zone = zones::name(&self.backplane, request.zone.as_ref())?;
+        let zone = zones::name(&self.context, request.zone.as_ref())?;
         Ok(adaptors::List {
-            adaptors: self.backplane.adaptors.describe(zone.as_deref()),
+            adaptors: self.context.adaptors.describe(zone.as_deref()),
         })
     }
 
     fn reload_adaptors(&self, request: &adaptors::Reload) -> Result<adaptors::Reloaded, Failure> {
-        let zone = zones::name(&self.backplane, request.zone.as_ref())?;
+        let zone = zones::name(&self.context, request.zone.as_ref())?;
         let start = if request.fresh {
             Start::Afresh
         } else {
             Start::CarryOver
         };
         let file = request.file.as_deref();
-        let adaptors = &self.backplane.adaptors;
+        let adaptors = &self.context.adaptors;
         let reloaded = adaptors.reload(start, file.map(Path::new), zone.as_deref());
         if let (true, Some(file)) = (reloaded.is_empty(), file) {
             let place = zone.map_or_else(String::new, |zone| format!(" for the zone {zone:?}"));
@@ -428,7 +428,7 @@ impl Admin {
 
     /// All figures, as a page for Prometheus.
     fn metrics(&self) -> metrics::Page {
-        let page = Metrics::new(&self.backplane, &self.directory, self.table);
+        let page = Metrics::new(&self.context, &self.directory, self.table);
         let noted = NotesReader::of(&self.notes).read();
         metrics::Page {
             text: page.page(Exposition::Prometheus, &noted),
@@ -455,7 +455,7 @@ impl Admin {
         if ready.is_err() {
             return;
         }
-        let traveller = Traveller {
+        let handover = Handover {
             transport: Transport::Plain,
             unread,
             peer: unix_peer(&stream),
@@ -464,9 +464,9 @@ impl Admin {
             permit: None,
             purpose: Purpose::Administrate(zone),
         };
-        let incoming = Incoming::Connection(Box::new(traveller));
+        let incoming = Incoming::Connection(Box::new(handover));
         let shard = self.idlest_shard();
-        if let Err(errno) = self.backplane.send(shard, incoming, OwnedFd::from(stream)) {
+        if let Err(errno) = self.context.send(shard, incoming, OwnedFd::from(stream)) {
             warn!(%errno, "an administrator's connection found no room");
         }
     }

@@ -14,7 +14,7 @@ use stentor_session::ConnectRequest;
 use super::Admin;
 use super::protocol::Failure;
 use crate::peer::Peer;
-use crate::shard::{Incoming, Purpose, Traveller};
+use crate::shard::{Handover, Incoming, Purpose};
 use crate::transport::Transport;
 
 /// Messages of QoS 1 on their way at a time.
@@ -32,8 +32,8 @@ impl Admin {
         address: Option<SocketAddr>,
     ) -> Result<UnixStream, Failure> {
         let shard = self.idlest_shard();
-        let load = self.backplane.shards[shard].load.load(Ordering::Relaxed);
-        if load >= self.backplane.capacity.connections {
+        let load = self.context.shards[shard].load.load(Ordering::Relaxed);
+        if load >= self.context.capacity.connections {
             let text = "the server has no room for another connection; try again later";
             return Err(Failure::new("busy", text));
         }
@@ -41,7 +41,7 @@ impl Admin {
         let pair =
             pair.and_then(|(ours, theirs)| theirs.set_nonblocking(true).map(|()| (ours, theirs)));
         let (ours, theirs) = pair.map_err(|error| Failure::new("busy", no_socket(&error)))?;
-        let traveller = Traveller {
+        let handover = Handover {
             transport: Transport::Plain,
             unread: Vec::new(),
             peer: address.map_or_else(own, Peer::from),
@@ -50,15 +50,15 @@ impl Admin {
             permit: None,
             purpose: Purpose::Connect(Box::new(request()), Arc::clone(identity)),
         };
-        let incoming = Incoming::Connection(Box::new(traveller));
-        let sent = self.backplane.send(shard, incoming, OwnedFd::from(theirs));
+        let incoming = Incoming::Connection(Box::new(handover));
+        let sent = self.context.send(shard, incoming, OwnedFd::from(theirs));
         sent.map_err(|errno| Failure::new("busy", no_socket(&errno)))?;
         Ok(ours)
     }
 
     /// The shard with the fewest connections.
     pub(super) fn idlest_shard(&self) -> usize {
-        let shards = self.backplane.shards.iter();
+        let shards = self.context.shards.iter();
         let loads = shards.map(|way| way.load.load(Ordering::Relaxed));
         let idlest = loads.enumerate().min_by_key(|(_, load)| *load);
         idlest.map_or(0, |(shard, _)| shard)

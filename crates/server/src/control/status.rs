@@ -12,7 +12,7 @@ use stentor_control::status::{
 use stentor_hub::{Holder, Holding, Retained};
 
 use super::{Admin, ReloadNote, lock, zones};
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::fdtable::Table;
 use crate::lifecycle::Reloaded;
 use crate::listener::Port;
@@ -32,18 +32,18 @@ const HOLDERS: usize = 10;
 
 /// Counters, depths and latencies, of the whole server and of each shard.
 pub(super) fn status(admin: &Admin, request: &Status) -> Told {
-    let backplane = &*admin.backplane;
+    let context = &*admin.context;
     let rates = (request.sample_ms > 0).then(|| {
         let window = Duration::from_millis(request.sample_ms).min(SAMPLE_MAX);
-        let (before, since) = (total(&reports(backplane)), Instant::now());
+        let (before, since) = (total(&reports(context)), Instant::now());
         // This is a thread of its own.
         std::thread::sleep(window);
-        rates(&before, &total(&reports(backplane)), since.elapsed())
+        rates(&before, &total(&reports(context)), since.elapsed())
     });
     let age = Age::of(request.fresh);
-    let reports = reports(backplane);
+    let reports = reports(context);
     let sum = total(&reports);
-    let uptime = backplane.clock.now().since(stentor_session::Tick::ZERO);
+    let uptime = context.clock.now().since(stentor_session::Tick::ZERO);
     let (ports, reload, password_hash, newer_file) = {
         let notes = lock(&admin.notes);
         let ports: Vec<Listener> = notes.ports.iter().map(|port| listener(port)).collect();
@@ -51,27 +51,27 @@ pub(super) fn status(admin: &Admin, request: &Status) -> Told {
         let newer_file = notes.newer_file();
         (ports, reload, notes.password_hash.name(), newer_file)
     };
-    let tallies = backplane.journal.tallies();
+    let tallies = context.journal.tallies();
     let audit_trouble = admin.directory.audit_trouble();
     Told {
         figures: figures(&sum),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
-        started_at: backplane.clock.started_at_secs(),
+        started_at: context.clock.started_at_secs(),
         uptime_secs: uptime.as_secs(),
         listeners: ports,
         descriptor_tables: tables(admin.table).to_owned(),
-        connections: backplane.admission.connections(),
-        connections_per_shard_max: backplane.capacity.connections,
-        logins_waiting: backplane.authenticator.waiting(),
+        connections: context.admission.connections(),
+        connections_per_shard_max: context.capacity.connections,
+        logins_waiting: context.authenticator.waiting(),
         user_queries: admin.directory.queries(),
         audit_trouble: audit_trouble.map(|it| trouble(&it.text, it.since)),
         password_hash: password_hash.to_owned(),
-        log_lines_dropped: backplane.journal.dropped(),
-        retained: retained(backplane, sum.stats.unkept_by_memory),
-        session_store: session_store(backplane),
-        memory: memory(backplane, age),
-        zones: zones::zones(backplane, age, std::iter::empty()).zones,
+        log_lines_dropped: context.journal.dropped(),
+        retained: retained(context, sum.stats.unkept_by_memory),
+        session_store: session_store(context),
+        memory: memory(context, age),
+        zones: zones::zones(context, age, std::iter::empty()).zones,
         rates,
         rates_since_start: self::rates(&ShardReport::default(), &sum, uptime),
         losses: losses(&sum),
@@ -84,7 +84,7 @@ pub(super) fn status(admin: &Admin, request: &Status) -> Told {
         shards: reports.iter().map(shard).collect(),
         // Fewer than there are, if one does not answer.
         shards_answering: reports.len(),
-        shards_total: backplane.shards.len(),
+        shards_total: context.shards.len(),
     }
 }
 
@@ -111,8 +111,8 @@ fn trouble(text: &str, since: SystemTime) -> Trouble {
 
 /// The retained messages, and how many of them are the server's own; how many were refused, and
 /// what is wrong with the disk since when, in seconds since 1970.
-fn retained(backplane: &Backplane, by_memory: u64) -> Kept {
-    let store = &backplane.retained;
+fn retained(context: &ServerContext, by_memory: u64) -> Kept {
+    let store = &context.retained;
     let (by_bound, by_disk) = store.refused();
     let troubles = store.troubles();
     Kept {
@@ -130,8 +130,8 @@ fn retained(backplane: &Backplane, by_memory: u64) -> Kept {
 }
 
 /// What is written down of sessions, if anything is, and what is wrong with that.
-fn session_store(backplane: &Backplane) -> SessionStore {
-    let Some(journals) = &backplane.journals else {
+fn session_store(context: &ServerContext) -> SessionStore {
+    let Some(journals) = &context.journals else {
         return SessionStore::default();
     };
     SessionStore {
@@ -151,9 +151,9 @@ fn session_store(backplane: &Backplane) -> SessionStore {
 }
 
 /// What clients make the server hold: by kind, and who holds most.
-fn memory(backplane: &Backplane, age: Age) -> Memory {
-    let ledger = &backplane.ledger;
-    crate::memory::take_stock(backplane);
+fn memory(context: &ServerContext, age: Age) -> Memory {
+    let ledger = &context.ledger;
+    crate::memory::take_stock(context);
     let kind = |kind: Holding| (kind.label().to_owned(), ledger.of(kind).into());
     Memory {
         held_bytes: ledger.total(),
@@ -163,15 +163,15 @@ fn memory(backplane: &Backplane, age: Age) -> Memory {
         resident_bytes: crate::memory::anonymous_bytes(),
         own_bytes: ledger.own(),
         overgrown: ledger.is_overgrown(),
-        holders: holders(backplane, age),
+        holders: holders(context, age),
     }
 }
 
 /// Those that hold most.
-fn holders(backplane: &Backplane, age: Age) -> Vec<Held> {
-    let kept = backplane.surveys.holders.get(age, || most(backplane));
+fn holders(context: &ServerContext, age: Age) -> Vec<Held> {
+    let kept = context.surveys.holders.get(age, || most(context));
     let holder = |holder: &Holder| Held {
-        zone: backplane.zone_name(holder.zone),
+        zone: context.zone_name(holder.zone),
         client_id: holder.client_id.to_string(),
         user: holder.user.as_deref().map(str::to_owned),
         connected: holder.is_connected,
@@ -181,13 +181,13 @@ fn holders(backplane: &Backplane, age: Age) -> Vec<Held> {
 }
 
 /// The same, by a walk.
-fn most(backplane: &Backplane) -> Vec<Holder> {
+fn most(context: &ServerContext) -> Vec<Holder> {
     let mut holders = Vec::new();
     let question = |answer| Survey::Holders {
         at_most: HOLDERS,
         answer,
     };
-    survey(backplane, question, |more| {
+    survey(context, question, |more| {
         holders.extend(more);
         holders.sort_by(|a: &Holder, b| (b.bytes, &a.client_id).cmp(&(a.bytes, &b.client_id)));
         holders.truncate(HOLDERS);
@@ -305,7 +305,7 @@ fn shard(report: &ShardReport) -> Shard {
             mesh_inward: report.mesh_inward,
             mesh_overflowed: report.mesh_overflowed,
             connections_stalled: report.stalled,
-            connections_travelling: report.travelling,
+            connections_travelling: report.handovers,
         },
     }
 }

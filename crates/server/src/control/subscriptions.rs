@@ -16,7 +16,7 @@ use super::clients::{silent, subscription};
 use super::protocol::{Failure, fitting};
 use super::why::rule_of_receiver;
 use super::zones;
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::shard::{Inquiry, Listeners};
 use crate::telemetry::collect::ask_one;
 use crate::telemetry::shown;
@@ -32,7 +32,7 @@ const STEPS_MAX: usize = 500;
 
 /// A topic that is asked about.
 struct Asked<'b> {
-    backplane: &'b Backplane,
+    context: &'b ServerContext,
     zone: Zone,
     zone_name: String,
     topic: Arc<str>,
@@ -40,7 +40,7 @@ struct Asked<'b> {
 
 /// The subscriptions that match a topic.
 pub(super) fn subscriptions(
-    backplane: &Backplane,
+    context: &ServerContext,
     request: &Subscriptions,
 ) -> Result<Told, Failure> {
     let topic = &*request.topic;
@@ -49,17 +49,17 @@ pub(super) fn subscriptions(
         let message = format!("{topic:?} cannot be published to: {error}");
         Failure::new("bad-request", message).about("topic")
     })?;
-    let zone = zones::named(backplane, request.zone.as_ref())?.unwrap_or(Zone::DEFAULT);
+    let zone = zones::named(context, request.zone.as_ref())?.unwrap_or(Zone::DEFAULT);
     let asked = Asked {
-        backplane,
+        context,
         zone,
-        zone_name: backplane.zone_name(zone),
+        zone_name: context.zone_name(zone),
         topic: topic.into(),
     };
     let limit = Subscriptions::VERB.wanted(request.limit)?;
     let mut told = Told::default();
     let mut cursor = request.cursor.clone().unwrap_or_default();
-    while cursor.shard < backplane.shards.len() {
+    while cursor.shard < context.shards.len() {
         let (filters, are_all) = asked.filters(cursor.shard)?;
         told.truncated |= !are_all;
         let first = cursor.filter.clone();
@@ -101,7 +101,7 @@ impl Asked<'_> {
     fn filters(&self, shard: usize) -> Result<(BTreeSet<Box<str>>, bool), Failure> {
         let (mut filters, mut rest) = (BTreeSet::new(), None);
         for _ in 0..STEPS_MAX {
-            let found = ask_one(self.backplane, shard, |answer| {
+            let found = ask_one(self.context, shard, |answer| {
                 Inquiry::FiltersMatching(self.topic(), rest.take(), answer)
             });
             let found = found.ok_or_else(silent)?;
@@ -130,7 +130,7 @@ impl Asked<'_> {
             },
             at_most: limit.saturating_sub(told.subscriptions.len()).min(AT_ONCE),
         };
-        let page = ask_one(self.backplane, cursor.shard, |answer| {
+        let page = ask_one(self.context, cursor.shard, |answer| {
             Inquiry::Audience(wanted, answer)
         });
         let (listeners, next) = page.ok_or_else(silent)?;

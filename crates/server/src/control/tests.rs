@@ -32,11 +32,11 @@ impl Server {
         let data_dir = DataDir::open(folder.path()).unwrap();
         let running = Running::start(&[("shards", "2"), ("allow_anonymous", "true")]);
         let (sender, commands) = channel();
-        let condition = Condition::new(running.backplane(), running.directory());
+        let condition = Condition::new(running.context(), running.directory());
         let condition = std::sync::Arc::new(condition);
         let control = Control::start(
             Entrance::open(&data_dir).unwrap(),
-            running.backplane(),
+            running.context(),
             running.directory(),
             running.table(),
             &condition,

@@ -11,7 +11,7 @@ use stentor_topic::{Zone, has_wildcard};
 
 use super::protocol::{Failure, fitting};
 use super::zones;
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::survey::{Age, each_part};
 use crate::telemetry::shown;
 
@@ -26,10 +26,10 @@ const NAMES_MAX: usize = 10_000;
 
 /// Subscribed filters with their subscribers, of all zones unless one is named, and topics that
 /// hold a retained message, of that zone or the default one.
-pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Told, Failure> {
-    let zone = zones::named(backplane, request.zone.as_ref())?;
+pub(super) fn topics(context: &ServerContext, request: &Topics) -> Result<Told, Failure> {
+    let zone = zones::named(context, request.zone.as_ref())?;
     let (from, to) = page(Topics::VERB, request.limit, request.offset)?;
-    let kept = backplane.surveys.filters(backplane, Age::of(request.fresh));
+    let kept = context.surveys.filters(context, Age::of(request.fresh));
     let wanted = |(of, filter, _): &(Zone, &str, usize)| {
         zone.is_none_or(|zone| zone == *of) && filter.contains(&*request.containing)
     };
@@ -38,15 +38,15 @@ pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Told, Fa
             let mut wanted = rows.iter().filter(wanted);
             let page = wanted.by_ref().take(to).skip(from);
             let page: Vec<Filter> = page
-                .map(|(zone, text, count)| filter(backplane, zone, text, count))
+                .map(|(zone, text, count)| filter(context, zone, text, count))
                 .collect();
             (page, wanted.next().is_some() || !rows.is_complete)
         }
-        Err(_) => first_filters(backplane, wanted, from..to),
+        Err(_) => first_filters(context, wanted, from..to),
     };
     let containing = &*request.containing;
     let zone = zone.unwrap_or(Zone::DEFAULT);
-    let (mut retained, has_more) = retained(backplane, containing, zone, to);
+    let (mut retained, has_more) = retained(context, containing, zone, to);
     retained.drain(..from.min(retained.len()));
     let mut told = Told {
         filters,
@@ -76,9 +76,9 @@ fn shorten(told: &mut Told) {
     told.retained.truncate(rows);
 }
 
-fn filter(backplane: &Backplane, zone: Zone, filter: &str, subscribers: usize) -> Filter {
+fn filter(context: &ServerContext, zone: Zone, filter: &str, subscribers: usize) -> Filter {
     Filter {
-        zone: backplane.zone_name(zone),
+        zone: context.zone_name(zone),
         filter: filter.to_owned(),
         subscribers,
     }
@@ -86,13 +86,13 @@ fn filter(backplane: &Backplane, zone: Zone, filter: &str, subscribers: usize) -
 
 /// Some filters in order, where there are too many to keep them all; and whether there are more.
 fn first_filters(
-    backplane: &Backplane,
+    context: &ServerContext,
     wanted: impl Fn(&(Zone, &str, usize)) -> bool,
     page: Range<usize>,
 ) -> (Vec<Filter>, bool) {
     let mut first: BTreeMap<(Zone, String), usize> = BTreeMap::new();
     let (mut has_more, mut bytes) = (false, 0);
-    let is_complete = each_part(backplane, |part| {
+    let is_complete = each_part(context, |part| {
         let mut most = page.end;
         for (zone, filter, subscribers) in part.iter().filter(&wanted) {
             bytes += filter.len();
@@ -113,13 +113,13 @@ fn first_filters(
     // A filter among the first of all is among the first of each part that has it, so its
     // subscribers are complete.
     let rows = first.iter().skip(page.start);
-    let rows = rows.map(|((zone, name), count)| filter(backplane, *zone, name, *count));
+    let rows = rows.map(|((zone, name), count)| filter(context, *zone, name, *count));
     (rows.collect(), has_more || !is_complete)
 }
 
 /// The names of one level, of one zone.
-pub(super) fn children(backplane: &Backplane, request: &Children) -> Result<Names, Failure> {
-    let zone = zones::named(backplane, request.zone.as_ref())?.unwrap_or(Zone::DEFAULT);
+pub(super) fn children(context: &ServerContext, request: &Children) -> Result<Names, Failure> {
+    let zone = zones::named(context, request.zone.as_ref())?.unwrap_or(Zone::DEFAULT);
     let below = request.below.as_deref();
     if let Some(below) = below.filter(|below| has_wildcard(below)) {
         let below = shown(below);
@@ -127,7 +127,7 @@ pub(super) fn children(backplane: &Backplane, request: &Children) -> Result<Name
         return Err(Failure::new("bad-request", message).about("below"));
     }
     let limit = Children::VERB.wanted(request.limit)?;
-    let (all, are_all) = backplane.retained.children(zone, below, NAMES_MAX);
+    let (all, are_all) = context.retained.children(zone, below, NAMES_MAX);
     let after = request.after.as_deref();
     let behind = |name: &&(String, Child)| after.is_none_or(|after| *name.0 > *after);
     let all: Vec<(String, Child)> = all.into_iter().collect();
@@ -149,7 +149,7 @@ pub(super) fn children(backplane: &Backplane, request: &Children) -> Result<Name
 /// Topics with a retained message, in one zone, without those of the server itself unless they
 /// are asked for; and whether there are more.
 fn retained(
-    backplane: &Backplane,
+    context: &ServerContext,
     containing: &str,
     zone: Zone,
     at_most: usize,
@@ -159,10 +159,10 @@ fn retained(
     } else {
         "#"
     };
-    let scope = Scope::until(backplane.retained.mark(), backplane.clock.now());
+    let scope = Scope::until(context.retained.mark(), context.clock.now());
     let (mut cursor, mut found, mut topics) = (Cursor::default(), Vec::new(), Vec::new());
     loop {
-        let walk = backplane
+        let walk = context
             .retained
             .walk(zone, pattern, scope, &mut cursor, VISITS, &mut found);
         let fits = found

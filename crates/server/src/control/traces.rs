@@ -11,8 +11,8 @@ use stentor_topic::validate_filter;
 
 use super::protocol::{Failure, network, wait};
 use super::zones;
-use crate::backplane::Backplane;
-use crate::shard::Letter;
+use crate::context::ServerContext;
+use crate::shard::ShardCommand;
 use crate::telemetry::shown;
 use crate::trace::{LINES_MAX, Origin, Rule, TRACES_MAX, Trace};
 
@@ -24,13 +24,17 @@ const SECS_MAX: u64 = 900;
 const PAYLOAD_BYTES_MAX: usize = 1_024;
 
 /// Begins a trace for somebody.
-pub(super) fn start(backplane: &Backplane, who: &Who, request: &Start) -> Result<Started, Failure> {
-    let rule = rule(backplane, request)?;
+pub(super) fn start(
+    context: &ServerContext,
+    who: &Who,
+    request: &Start,
+) -> Result<Started, Failure> {
+    let rule = rule(context, request)?;
     let for_secs = request.for_secs.unwrap_or(SECS).clamp(1, SECS_MAX);
     let lines = request.lines.unwrap_or(LINES_MAX).clamp(1, LINES_MAX);
     let time = Duration::from_secs(for_secs);
-    let (origin, now) = (Origin::new(who.to_string()), backplane.clock.now());
-    let begun = backplane.traces.begin(origin, rule, lines, time, now);
+    let (origin, now) = (Origin::new(who.to_string()), context.clock.now());
+    let begun = context.traces.begin(origin, rule, lines, time, now);
     let Some(trace) = begun else {
         let message = format!(
             "{TRACES_MAX} traces run, and there can be no more; `stentor trace ls` lists them, and \
@@ -38,7 +42,7 @@ pub(super) fn start(backplane: &Backplane, who: &Who, request: &Start) -> Result
         );
         return Err(Failure::new("too-many", message));
     };
-    tell_shards(backplane);
+    tell_shards(context);
     Ok(Started {
         id: trace.id,
         for_secs,
@@ -47,7 +51,7 @@ pub(super) fn start(backplane: &Backplane, who: &Who, request: &Start) -> Result
 }
 
 /// What a trace is about, if that is anything.
-fn rule(backplane: &Backplane, request: &Start) -> Result<Rule, Failure> {
+fn rule(context: &ServerContext, request: &Start) -> Result<Rule, Failure> {
     let bad = |message: String| Failure::new("bad-request", message);
     let Start {
         client_id,
@@ -97,18 +101,16 @@ fn rule(backplane: &Backplane, request: &Start) -> Result<Rule, Failure> {
         client_id: client_id.clone(),
         user: user.map(str::to_owned),
         network,
-        zone: zone
-            .map(|zone| zones::number(backplane, zone))
-            .transpose()?,
+        zone: zone.map(|zone| zones::number(context, zone)).transpose()?,
         topic: topic.clone(),
         payload_bytes: request.payload_bytes.min(PAYLOAD_BYTES_MAX),
     })
 }
 
 /// The traces that run, the oldest first.
-pub(super) fn list(backplane: &Backplane, Ls {}: Ls) -> List {
-    let now = backplane.clock.now();
-    let running = backplane.traces.running(now);
+pub(super) fn list(context: &ServerContext, Ls {}: Ls) -> List {
+    let now = context.clock.now();
+    let running = context.traces.running(now);
     let one = |trace: &Arc<Trace>| {
         let (left, packets, lines_left) = trace.progress(now);
         let rule = &trace.rule;
@@ -123,7 +125,7 @@ pub(super) fn list(backplane: &Backplane, Ls {}: Ls) -> List {
             user: rule.user.clone(),
             address: rule.network.map(|network| network.to_string()),
             topic: rule.topic.clone(),
-            zone: rule.zone.map(|zone| backplane.zone_name(zone)),
+            zone: rule.zone.map(|zone| context.zone_name(zone)),
             payload_bytes: rule.payload_bytes,
         }
     };
@@ -133,12 +135,12 @@ pub(super) fn list(backplane: &Backplane, Ls {}: Ls) -> List {
 }
 
 /// The lines of a trace behind a cursor.
-pub(super) fn read(backplane: &Backplane, request: &Read) -> Result<Lines, Failure> {
-    let trace = backplane.traces.find(request.id).ok_or_else(ended)?;
+pub(super) fn read(context: &ServerContext, request: &Read) -> Result<Lines, Failure> {
+    let trace = context.traces.find(request.id).ok_or_else(ended)?;
     let patience = wait(request.wait_ms);
-    let read = trace.read(backplane.clock.now(), request.after, patience);
+    let read = trace.read(context.clock.now(), request.after, patience);
     if read.has_ended {
-        tell_shards(backplane);
+        tell_shards(context);
     }
     Ok(Lines {
         lines: read.lines,
@@ -149,10 +151,10 @@ pub(super) fn read(backplane: &Backplane, request: &Read) -> Result<Lines, Failu
 }
 
 /// Ends a trace.
-pub(super) fn stop(backplane: &Backplane, request: &Stop) -> Result<Done, Failure> {
-    let trace = backplane.traces.find(request.id).ok_or_else(ended)?;
+pub(super) fn stop(context: &ServerContext, request: &Stop) -> Result<Done, Failure> {
+    let trace = context.traces.find(request.id).ok_or_else(ended)?;
     trace.end();
-    tell_shards(backplane);
+    tell_shards(context);
     Ok(Done {})
 }
 
@@ -163,9 +165,9 @@ fn ended() -> Failure {
 }
 
 /// Tells the shards which traces run.
-fn tell_shards(backplane: &Backplane) {
-    let running = backplane.traces.running(backplane.clock.now());
-    for shard in 0..backplane.shards.len() {
-        backplane.post(shard, Letter::Traces(running.clone()));
+fn tell_shards(context: &ServerContext) {
+    let running = context.traces.running(context.clock.now());
+    for shard in 0..context.shards.len() {
+        context.post(shard, ShardCommand::Traces(running.clone()));
     }
 }

@@ -9,8 +9,8 @@ use stentor_topic::Zone;
 
 use super::protocol::Failure;
 use super::retained;
-use crate::backplane::Backplane;
 use crate::config::suggest::nearest;
+use crate::context::ServerContext;
 use crate::retained::ZoneNames as _;
 use crate::shard::{Inquiry, Survey};
 use crate::survey::Age;
@@ -18,20 +18,24 @@ use crate::telemetry::collect::{ask_one, survey};
 
 /// What there is of each zone now: connections, sessions, rooms, retained messages; and what went
 /// through it since the start. `named` are the zones of which there may be nothing.
-pub(super) fn zones(backplane: &Backplane, age: Age, named: impl Iterator<Item = String>) -> Told {
+pub(super) fn zones(
+    context: &ServerContext,
+    age: Age,
+    named: impl Iterator<Item = String>,
+) -> Told {
     let nothing = |name| (name, (ZoneFigures::default(), 0, 0));
     let mut zones: BTreeMap<String, (ZoneFigures, u64, u64)> = named.map(nothing).collect();
-    let kept = backplane.surveys.zones.get(age, || walk(backplane));
+    let kept = context.surveys.zones.get(age, || walk(context));
     for (zone, figures) in &*kept.found {
-        let (sum, ..) = zones.entry(backplane.zone_name(Zone(*zone))).or_default();
+        let (sum, ..) = zones.entry(context.zone_name(Zone(*zone))).or_default();
         add(sum, figures);
     }
-    for (zone, messages, bytes) in backplane.retained.status().zones {
-        let of_zone = zones.entry(backplane.zone_name(zone)).or_default();
+    for (zone, messages, bytes) in context.retained.status().zones {
+        let of_zone = zones.entry(context.zone_name(zone)).or_default();
         (of_zone.1, of_zone.2) = (messages, bytes);
     }
     let shown = zones.into_iter().map(|(name, (sum, messages, bytes))| {
-        let number = backplane.authenticator.known_zone(&name).map(Zone::get);
+        let number = context.authenticator.known_zone(&name).map(Zone::get);
         Shown {
             name,
             number,
@@ -58,9 +62,9 @@ pub(super) fn zones(backplane: &Backplane, age: Age, named: impl Iterator<Item =
 }
 
 /// What there is of each zone on all shards, by its number.
-fn walk(backplane: &Backplane) -> BTreeMap<u32, ZoneFigures> {
+fn walk(context: &ServerContext) -> BTreeMap<u32, ZoneFigures> {
     let mut zones: BTreeMap<u32, ZoneFigures> = BTreeMap::new();
-    survey(backplane, Survey::Zones, |part| {
+    survey(context, Survey::Zones, |part| {
         for (zone, figures) in part {
             add(zones.entry(zone.get()).or_default(), &figures);
         }
@@ -90,13 +94,13 @@ fn add(sum: &mut ZoneFigures, part: &ZoneFigures) {
 /// # Errors
 /// When there is no zone of that name.
 pub(super) fn named(
-    backplane: &Backplane,
+    context: &ServerContext,
     zone: Option<&ZoneWord>,
 ) -> Result<Option<Zone>, Failure> {
     match zone {
         None => Ok(None),
         Some(ZoneWord::Number(number)) => Ok(Some(Zone(*number))),
-        Some(ZoneWord::Name(name)) => number(backplane, name).map(Some),
+        Some(ZoneWord::Name(name)) => number(context, name).map(Some),
     }
 }
 
@@ -105,31 +109,31 @@ pub(super) fn named(
 /// # Errors
 /// When there is no such zone.
 pub(super) fn name(
-    backplane: &Backplane,
+    context: &ServerContext,
     zone: Option<&ZoneWord>,
 ) -> Result<Option<String>, Failure> {
-    let zone = named(backplane, zone)?;
-    Ok(zone.map(|zone| backplane.zone_name(zone)))
+    let zone = named(context, zone)?;
+    Ok(zone.map(|zone| context.zone_name(zone)))
 }
 
 /// The number of a zone. One that nobody has used yet gets its number now.
-pub(super) fn number(backplane: &Backplane, name: &str) -> Result<Zone, Failure> {
-    if let Some(zone) = backplane.known(name) {
+pub(super) fn number(context: &ServerContext, name: &str) -> Result<Zone, Failure> {
+    if let Some(zone) = context.known(name) {
         return Ok(zone);
     }
-    if !backplane.authenticator.has_zone(name) {
-        let meant = meant(backplane, name);
+    if !context.authenticator.has_zone(name) {
+        let meant = meant(context, name);
         let message = format!("there is no zone {name:?}{meant}; `stentor zone list` lists them");
         return Err(Failure::new("not-found", message).about("zone"));
     }
-    let number = backplane.number(name);
+    let number = context.number(name);
     number.map_err(|message| Failure::new("unavailable", message))
 }
 
 /// Which zone was probably meant, of those of which there is something: the end of a sentence, or
 /// nothing.
-fn meant(backplane: &Backplane, name: &str) -> String {
-    let all = zones(backplane, Age::Lately, std::iter::empty());
+fn meant(context: &ServerContext, name: &str) -> String {
+    let all = zones(context, Age::Lately, std::iter::empty());
     let names = all.zones.iter().map(|zone| &*zone.name);
     nearest(name, names).map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
@@ -139,13 +143,13 @@ fn meant(backplane: &Backplane, name: &str) -> String {
 ///
 /// # Errors
 /// When its retained messages cannot be cleared.
-pub(super) fn end(backplane: &Backplane, zone: Zone) -> Result<(u64, u64), Failure> {
+pub(super) fn end(context: &ServerContext, zone: Zone) -> Result<(u64, u64), Failure> {
     let mut sessions = 0;
-    for shard in 0..backplane.shards.len() {
+    for shard in 0..context.shards.len() {
         let mut next = Some(0);
         while let Some(from) = next {
             let question = |answer| Inquiry::EndZone { zone, from, answer };
-            let part = ask_one(backplane, shard, question).ok_or_else(|| {
+            let part = ask_one(context, shard, question).ok_or_else(|| {
                 let message = format!(
                     "shard {shard} does not answer, so some sessions of the zone may be left; see \
                      the server's log, and remove the zone again"
@@ -156,6 +160,6 @@ pub(super) fn end(backplane: &Backplane, zone: Zone) -> Result<(u64, u64), Failu
             next = part.next;
         }
     }
-    let messages = retained::clear_zone(backplane, zone)?;
+    let messages = retained::clear_zone(context, zone)?;
     Ok((sessions, messages))
 }

@@ -56,7 +56,7 @@ impl Bearers {
             };
             return Some(Err(NotAdmitted::Unknown(unproven)));
         }
-        let tokens = &self.clerk.backplane().visitors.tokens;
+        let tokens = &self.clerk.context().visitors.tokens;
         let known = tokens.find(&self.center, &Mark::of(proof))?;
         Some(self.let_in(known, address))
     }
@@ -83,7 +83,7 @@ impl Bearers {
         self.begin(request, None, move |decision| {
             let known = bearers.decided(decision, &claim);
             then(known.and_then(|known| {
-                let tokens = &bearers.clerk.backplane().visitors.tokens;
+                let tokens = &bearers.clerk.context().visitors.tokens;
                 tokens.keep(mark, known.clone());
                 let how = match claim.is_certificate {
                     true => "by a certificate",
@@ -150,8 +150,8 @@ impl Bearers {
 
     /// Begins a session of the owner of the server, by a link.
     pub(super) fn open_link(&self, once: &str, address: Option<SocketAddr>) -> Begun {
-        let backplane = self.clerk.backplane();
-        let (links, now) = (&backplane.visitors.links, backplane.clock.now());
+        let context = self.clerk.context();
+        let (links, now) = (&context.visitors.links, context.clock.now());
         match links.open(now, once, address.map(|it| it.ip())) {
             Ok(maker) => {
                 let how = "a session begins by a link of `stentor console`";
@@ -164,9 +164,9 @@ impl Bearers {
 
     fn new_session(&self, known: Known, address: Option<SocketAddr>, how: &str) -> Begun {
         self.check_bans(&known, address)?;
-        let backplane = self.clerk.backplane();
-        let owner = known.login(&backplane.zone_name(known.identity.zone));
-        let (sessions, now) = (&backplane.visitors.sessions, backplane.clock.now());
+        let context = self.clerk.context();
+        let owner = known.login(&context.zone_name(known.identity.zone));
+        let (sessions, now) = (&context.visitors.sessions, context.clock.now());
         let begun = sessions.begin(&self.center, now, &owner.into(), known);
         let (cookie, found) = begun.ok_or(NotAdmitted::Unavailable)?;
         self.note_login(&found.known, address, how);
@@ -181,8 +181,8 @@ impl Bearers {
         address: Option<SocketAddr>,
         visit: Visit,
     ) -> Admitted {
-        let backplane = self.clerk.backplane();
-        let (sessions, now) = (&backplane.visitors.sessions, backplane.clock.now());
+        let context = self.clerk.context();
+        let (sessions, now) = (&context.visitors.sessions, context.clock.now());
         let found = sessions.find(&self.center, now, cookie, visit)?;
         self.check_bans(&found.known, address)?;
         Ok(Arc::new(Bearer::of_session(&self.clerk, found, address)))
@@ -190,7 +190,7 @@ impl Bearers {
 
     /// Ends a session.
     pub(super) fn log_out(&self, cookie: &str) {
-        self.clerk.backplane().visitors.sessions.end(cookie);
+        self.clerk.context().visitors.sessions.end(cookie);
     }
 
     /// Asks the adaptors and the Auth Center. `then` is called once.
@@ -207,7 +207,7 @@ impl Bearers {
         if let Some(asker) = asker {
             answer = answer.asked_by(asker);
         }
-        let authenticator = &self.clerk.backplane().authenticator;
+        let authenticator = &self.clerk.context().authenticator;
         if let Began::Decided(decision) = authenticator.begin(request, answer) {
             give(&then, decision);
         }
@@ -221,7 +221,7 @@ impl Bearers {
 
     /// Notes that somebody has logged in.
     fn note_login(&self, known: &Known, address: Option<SocketAddr>, how: &str) {
-        let zone = self.clerk.backplane().zone_name(known.identity.zone);
+        let zone = self.clerk.context().zone_name(known.identity.zone);
         self.clerk.note(ByHttp {
             kind: Kind::LoggedIn,
             reason: "",
@@ -256,7 +256,7 @@ impl Bearers {
             true => WRONG_TOKEN.to_owned(),
             false => {
                 let port = self.clerk.http_port();
-                let data_dir = self.clerk.backplane().journal.data_dir();
+                let data_dir = self.clerk.context().journal.data_dir();
                 why_refused(reason, port, &claim.claim, fault.as_ref(), data_dir)
             }
         };
@@ -267,8 +267,8 @@ impl Bearers {
     }
 
     fn check_bans(&self, known: &Known, address: Option<SocketAddr>) -> Result<(), NotAdmitted> {
-        let backplane = self.clerk.backplane();
-        let (bans, now) = (&backplane.bans, backplane.clock.now());
+        let context = self.clerk.context();
+        let (bans, now) = (&context.bans, context.clock.now());
         let party = Party {
             zone: known.identity.zone,
             client_id: "",

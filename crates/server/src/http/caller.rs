@@ -42,7 +42,7 @@ pub(super) struct Bearer {
 
 impl Bearer {
     pub(super) fn new(clerk: &Clerk, known: Known, address: Option<SocketAddr>) -> Self {
-        let zone = clerk.backplane().zone_name(known.identity.zone);
+        let zone = clerk.context().zone_name(known.identity.zone);
         let login = known.login(&zone);
         let Known {
             identity, meter, ..
@@ -210,7 +210,7 @@ impl Bearer {
 
     /// Counts a message whose payload has this many bytes in the request.
     fn metered(&self, bytes: usize) -> Result<(), Over> {
-        let now = self.clerk.backplane().clock.now();
+        let now = self.clerk.context().clock.now();
         let quotas = self.identity.rights.quotas();
         self.meter.count(now, quotas, bytes as u64)
     }
@@ -333,7 +333,7 @@ impl Caller for Bearer {
     }
 
     fn set_password(&self, new: &str) -> Result<(), Failure> {
-        let sessions = &self.clerk.backplane().visitors.sessions;
+        let sessions = &self.clerk.context().visitors.sessions;
         let made = |hash: &Arc<str>| {
             if let Some((number, _)) = self.session {
                 sessions.outlives(number, hash);

@@ -1,9 +1,9 @@
 //! Messages that are published by HTTP, on their way to the shards and back.
 //!
-//! The thread that speaks HTTP begins them. Those that came together go to a shard in one letter,
+//! The thread that speaks HTTP begins them. Those that came together go to a shard in one command,
 //! and their outcomes come back together. A shard knows a request by its number alone: to wake that
 //! thread takes a descriptor, and a number of one means something else in the table of a shard. The
-//! bell is one that all tables have.
+//! event descriptor is one that all tables have.
 
 use std::io;
 use std::mem;
@@ -33,7 +33,7 @@ pub(crate) struct Errands {
     begun: Mutex<Begun>,
     /// What shards have done, by the number of the request.
     done: Mutex<Vec<(usize, Done)>>,
-    bell: EventFd,
+    event: EventFd,
 }
 
 /// Touched by the thread that speaks HTTP, and by no shard.
@@ -54,16 +54,16 @@ impl Errands {
         Ok(Self {
             begun: Mutex::default(),
             done: Mutex::default(),
-            bell: EventFd::from_value_and_flags(0, flags)?,
+            event: EventFd::from_value_and_flags(0, flags)?,
         })
     }
 
-    /// The bell, for the thread that speaks HTTP.
+    /// The descriptor that announces replies, for the thread that speaks HTTP.
     ///
     /// # Errors
     /// When no descriptors are left.
-    pub(super) fn bell(&self) -> io::Result<OwnedFd> {
-        self.bell.as_fd().try_clone_to_owned()
+    pub(super) fn reply_event(&self) -> io::Result<OwnedFd> {
+        self.event.as_fd().try_clone_to_owned()
     }
 
     /// Notes a message for a shard: [`Self::send`] sends it.
@@ -105,9 +105,9 @@ impl Errands {
             all.append(done);
             was_empty
         };
-        // If there were some, the bell was rung for them, and nobody has come.
+        // If there were some, the event was written for them, and nobody has come.
         if was_empty {
-            let _ = self.bell.write(1);
+            let _ = self.event.write(1);
         }
     }
 
@@ -130,7 +130,7 @@ impl Errands {
 
 impl AsRawFd for Errands {
     fn as_raw_fd(&self) -> RawFd {
-        self.bell.as_fd().as_raw_fd()
+        self.event.as_fd().as_raw_fd()
     }
 }
 

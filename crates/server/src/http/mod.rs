@@ -23,8 +23,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use stentor_admin::{
-    Admitted, Begun, CertificateName, Door, Exposition, Face, Held, Login, NotAdmitted, Office,
-    Proof, Rejected, Report, Rules, TlsSource,
+    Admitted, Backend, Begun, CertificateName, Exposition, Held, HttpListener, HttpServer, Login,
+    NotAdmitted, Proof, Rejected, Report, Rules, TlsSource,
 };
 use stentor_auth::center::Center;
 use stentor_auth::credential::certificate::{NameSource, user_name};
@@ -38,15 +38,15 @@ use crate::error::ServerError;
 use crate::listener::name_source;
 use crate::peer::Peer;
 use crate::priority;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 use crate::telemetry::{ByHttp, Metrics};
 use bearers::Bearers;
 pub(crate) use errands::{Done, Errand, Errands};
-pub(crate) use open::{Doors, HttpTls, certificate};
+pub(crate) use open::{HttpListeners, HttpTls, certificate};
 use sessions::Visit;
 pub(crate) use visitors::Visitors;
 
-/// What the HTTP face asks.
+/// What the HTTP server asks.
 struct HttpBackend {
     condition: Arc<Condition>,
     metrics: Metrics,
@@ -56,7 +56,7 @@ struct HttpBackend {
     clerk: Clerk,
 }
 
-impl Office for HttpBackend {
+impl Backend for HttpBackend {
     fn health(&self) -> Report {
         self.condition.health()
     }
@@ -137,23 +137,23 @@ impl Office for HttpBackend {
     }
 
     fn go_on(&self) {
-        let backplane = self.clerk.backplane();
-        let post = |shard, errands| backplane.post(shard, Letter::Publish(errands));
-        backplane.visitors.errands.send(post);
+        let context = self.clerk.context();
+        let post = |shard, errands| context.post(shard, ShardCommand::Publish(errands));
+        context.visitors.errands.send(post);
     }
 
-    fn bell(&self) -> io::Result<OwnedFd> {
-        self.clerk.backplane().visitors.errands.bell()
+    fn reply_event(&self) -> io::Result<OwnedFd> {
+        self.clerk.context().visitors.errands.reply_event()
     }
 
     fn give_replies(&self) {
         let clerk = &self.clerk;
-        let errands = &clerk.backplane().visitors.errands;
+        let errands = &clerk.context().visitors.errands;
         errands.give(|done| clerk.published(done));
     }
 }
 
-impl Doors {
+impl HttpListeners {
     /// Serves the open addresses, and says so; `None` if there are none.
     ///
     /// # Errors
@@ -165,13 +165,13 @@ impl Doors {
         metrics: Metrics,
         control: &Control,
         center: &Arc<Center>,
-    ) -> Result<Option<Face>, ServerError> {
+    ) -> Result<Option<HttpServer>, ServerError> {
         if self.sockets.is_empty() {
             return Ok(None);
         }
         self.announce();
         let clerk = control.clerk();
-        let visitors = &clerk.backplane().visitors;
+        let visitors = &clerk.context().visitors;
         visitors.links.announce(self.bases(&config.names));
         let backend = HttpBackend {
             condition: Arc::clone(condition),
@@ -182,18 +182,18 @@ impl Doors {
             clerk,
         };
         let (tls, named) = (self.tls, name_source(config.certificate_user));
-        let door = |(url, socket): (HttpUrl, _)| Door {
+        let listener = |(url, socket): (HttpUrl, _)| HttpListener {
             socket,
             tls: url.is_tls().then(|| source(&tls)).flatten(),
             is_local: url.is_local(),
             certificate_name: named.map(names),
         };
-        let sockets = self.sockets.into_iter().map(door).collect();
+        let sockets = self.sockets.into_iter().map(listener).collect();
         let rules = Rules {
             names: config.names.clone(),
             are_metrics_open: config.open_metrics,
         };
-        Face::start(sockets, &rules, Arc::new(backend), priority::lower_somewhat)
+        HttpServer::start(sockets, &rules, Arc::new(backend), priority::lower_somewhat)
             .map(Some)
             .map_err(|error| ServerError::system("starting the HTTP threads", error))
     }

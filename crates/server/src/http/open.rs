@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use stentor_admin::DoorSocket;
+use stentor_admin::ListenerSocket;
 use tracing::{info, warn};
 
 use crate::config::{Http, HttpUrl};
@@ -20,8 +20,8 @@ pub(crate) type HttpTls = Arc<ArcSwapOption<Certificate>>;
 
 /// The open addresses.
 #[derive(Default)]
-pub(crate) struct Doors {
-    pub(super) sockets: Vec<(HttpUrl, DoorSocket)>,
+pub(crate) struct HttpListeners {
+    pub(super) sockets: Vec<(HttpUrl, ListenerSocket)>,
     pub(super) tls: HttpTls,
     /// Whether the configuration names them.
     are_named: bool,
@@ -49,7 +49,7 @@ pub(crate) fn certificate(config: &Http) -> Result<Option<Certificate>, ServerEr
         })
 }
 
-impl Doors {
+impl HttpListeners {
     /// Opens the addresses of the configuration. Those that it names have to be free; those that
     /// hold without being named are left out where they are not.
     ///
@@ -57,7 +57,7 @@ impl Doors {
     /// When an address that is named, or its certificate, cannot be used.
     pub(crate) fn open(config: &Http) -> Result<Self, ServerError> {
         let (urls, are_named) = config.urls();
-        let mut doors = Self {
+        let mut listeners = Self {
             sockets: Vec::new(),
             are_named,
             tls: Arc::new(ArcSwapOption::from(certificate(config)?.map(Arc::new))),
@@ -68,21 +68,23 @@ impl Doors {
                 HttpUrl::Tcp { is_tls, host, port } => (*is_tls, host, *port),
                 HttpUrl::Unix(path) => {
                     let socket = at_path(path)?;
-                    doors.sockets.push((url, socket));
+                    listeners.sockets.push((url, socket));
                     continue;
                 }
             };
             match bind_tcp(host, port) {
-                Ok(places) => doors
-                    .sockets
-                    .extend(places.into_iter().map(|(place, socket)| {
-                        let url = HttpUrl::Tcp {
-                            is_tls,
-                            host: place.ip().to_string(),
-                            port: place.port(),
-                        };
-                        (url, DoorSocket::Tcp(TcpListener::from(socket)))
-                    })),
+                Ok(places) => {
+                    listeners
+                        .sockets
+                        .extend(places.into_iter().map(|(place, socket)| {
+                            let url = HttpUrl::Tcp {
+                                is_tls,
+                                host: place.ip().to_string(),
+                                port: place.port(),
+                            };
+                            (url, ListenerSocket::Tcp(TcpListener::from(socket)))
+                        }))
+                }
                 Err(error) if are_named => return Err(refusal(&url, error)),
                 // A machine without IPv6.
                 Err(error) if is_unavailable(&error) => {}
@@ -90,7 +92,7 @@ impl Doors {
             }
         }
         tell_missing(&missing);
-        Ok(doors)
+        Ok(listeners)
     }
 
     /// The addresses that are encrypted.
@@ -138,9 +140,9 @@ impl Doors {
 }
 
 /// A Unix socket. Its file goes with the server.
-fn at_path(path: &Path) -> Result<DoorSocket, ServerError> {
+fn at_path(path: &Path) -> Result<ListenerSocket, ServerError> {
     let socket = UnixListener::from(bind_unix(path)?);
-    Ok(DoorSocket::Unix(socket, path.to_owned()))
+    Ok(ListenerSocket::Unix(socket, path.to_owned()))
 }
 
 /// Says that the server runs without the addresses that it would have by itself.

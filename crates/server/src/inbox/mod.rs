@@ -2,8 +2,8 @@
 //!
 //! A connection belongs to the shard that is home to its session. When another shard accepted it,
 //! its descriptor travels through the home shard's inbox, a Unix socket, and its state through
-//! that shard's lane; a [`Ticket`] joins the two, whichever comes first. New listeners travel the
-//! same way when the configuration is reloaded.
+//! that shard's control queue; a [`Ticket`] joins the two, whichever comes first. New listeners
+//! travel the same way when the configuration is reloaded.
 
 mod arrivals;
 mod outbox;

@@ -6,11 +6,11 @@ use stentor_auth::model::ADMIN;
 use stentor_auth::store::{Directory, Order, Who};
 use tracing::{info, warn};
 
-use super::doors::Doors;
+use super::open_listeners::OpenListeners;
 use super::start::Shards;
-use crate::backplane::Backplane;
 use crate::call::CallServer;
 use crate::config::Config;
+use crate::context::ServerContext;
 use crate::data_dir::DataDir;
 use crate::listener::Port;
 use crate::shard::Survey;
@@ -21,7 +21,7 @@ use crate::telemetry::collect::survey;
 pub(super) fn started(
     config: &Config,
     data_dir: &DataDir,
-    doors: &Doors,
+    open_listeners: &OpenListeners,
     shards: &Shards,
     directory: &Directory,
 ) {
@@ -34,13 +34,13 @@ pub(super) fn started(
     );
     let mut is_open = false;
     let mut is_remote = false;
-    for door in &doors.mqtt {
-        is_remote |= !door.configured.is_local();
-        for port in &door.ports {
+    for open_listener in &open_listeners.mqtt {
+        is_remote |= !open_listener.configured.is_local();
+        for port in &open_listener.ports {
             is_open |= opened(port);
         }
     }
-    let is_closed = !is_open && !doors.mqtt.is_empty();
+    let is_closed = !is_open && !open_listeners.mqtt.is_empty();
     if is_closed && !has_users(config, directory) {
         info!(
             "to let somebody in, add a user: `stentor user add NAME --data-dir {}`; or start with \
@@ -48,19 +48,19 @@ pub(super) fn started(
             data_dir.path().display()
         );
     }
-    if !is_remote && !doors.mqtt.is_empty() {
+    if !is_remote && !open_listeners.mqtt.is_empty() {
         info!(
             "only this machine can connect; to open the server to the network, add a listener \
              such as --listen mqtts://0.0.0.0:8883"
         );
     }
-    if doors.mqtt.is_empty() {
+    if open_listeners.mqtt.is_empty() {
         info!(
             "no listener speaks MQTT: the listeners that are named replace the default ones; to \
              let MQTT clients connect, add --listen mqtt://127.0.0.1:1883"
         );
     }
-    print(doors.ports().map(|port| &**port));
+    print(open_listeners.ports().map(|port| &**port));
 }
 
 /// Whether somebody can log in besides the administrator whom the first start makes. What lies in
@@ -99,12 +99,12 @@ pub(super) fn opened(port: &Port) -> bool {
 
 /// Says how many sessions end with the server, with the messages that wait in them. They go on
 /// after the next start, if they are written down.
-pub(super) fn forgotten(backplane: &Backplane) {
-    if backplane.journals.is_some() {
+pub(super) fn forgotten(context: &ServerContext) {
+    if context.journals.is_some() {
         return;
     }
     let (mut sessions, mut messages) = (0, 0);
-    survey(backplane, Survey::Left, |(more, owed)| {
+    survey(context, Survey::Left, |(more, owed)| {
         sessions += more;
         messages += owed;
     });

@@ -13,7 +13,7 @@ use crate::http;
 use crate::listener::{Access, check_unix};
 use crate::logins;
 
-use super::doors;
+use super::open_listeners;
 
 /// Everything that `stentor serve` would refuse a good configuration for and that can be told by
 /// reading alone: certificates and keys, users and groups of this machine, the places of Unix
@@ -26,7 +26,7 @@ pub fn check(config: &Config) -> Vec<ServerError> {
     let mut refusals: Vec<ServerError> = Vec::new();
     let data_dir = &config.general.data_dir;
     for listener in &config.listeners {
-        refusals.extend(doors::certificate(listener).err());
+        refusals.extend(open_listeners::certificate(listener).err());
         refusals.extend(check_socket(listener, data_dir).err());
         refusals.extend(call::check_callers(listener).err());
     }
@@ -51,7 +51,12 @@ pub fn hints(config: &Config) -> Vec<String> {
             .iter()
             .filter_map(|it| unanswered(it, folder)),
     );
-    hints.extend(config.listeners.iter().filter_map(doors::slow_certificate));
+    hints.extend(
+        config
+            .listeners
+            .iter()
+            .filter_map(open_listeners::slow_certificate),
+    );
     hints
 }
 

@@ -6,7 +6,7 @@
 
 mod announce;
 mod check;
-mod doors;
+mod open_listeners;
 mod reload;
 mod retained;
 mod sessions;
@@ -22,24 +22,24 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use stentor_admin::Face;
+use stentor_admin::HttpServer;
 use stentor_auth::store::{Directory, Who};
 use stentor_session::Tick;
 use tracing::{error, info, warn};
 
-use crate::backplane::Backplane;
 use crate::bans::Rule;
 use crate::call::CallServer;
 use crate::condition::Condition;
 use crate::config::{Config, MemoryLimit, Sources};
+use crate::context::ServerContext;
 use crate::control::{Control, Entrance, Loaded, ban_flapping};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::exit::ServerExit;
 use crate::http;
 use crate::log::Logger;
-use crate::shard::Letter;
-use crate::telemetry::{FigureKeeper, Metrics, sys};
+use crate::shard::ShardCommand;
+use crate::telemetry::{FigureRecorder, Metrics, sys};
 use crate::warden;
 pub use check::{check, hints};
 use reload::Reloader;
@@ -51,7 +51,7 @@ pub(crate) use sessions::{
 use signals::Signals;
 pub use signals::{block_signals, survive_long_files};
 pub(crate) use start::random;
-use start::{Keepers, Shards};
+use start::{BackgroundThreads, Shards};
 use systemd::Systemd;
 use watch::{FILE_CHANGED, Watch};
 
@@ -153,38 +153,36 @@ fn begin(
 ) -> Result<Begun, ServerError> {
     // Before anything that leaves traces; and a command that comes now waits for its answer.
     let entrance = Entrance::open(data_dir)?;
-    let http = http::Doors::open(&config.http)?;
+    let http = http::HttpListeners::open(&config.http)?;
     let start::Started {
-        backplane,
+        context,
         center,
         directory,
-        doors,
+        open_listeners,
         shards,
-        keepers,
+        background,
         calls,
     } = start::start(&config, data_dir)?;
-    backplane.journal.audit_by(&directory);
+    context.journal.audit_by(&directory);
     let (commands, inbox) = channel();
     shards.watch(&commands);
     let table = shards.table;
-    let condition = Arc::new(Condition::new(&backplane, &directory));
-    let control = Control::start(
-        entrance, &backplane, &directory, table, &condition, &commands,
-    )?;
-    note_doors(&control, &doors, &http);
+    let condition = Arc::new(Condition::new(&context, &directory));
+    let control = Control::start(entrance, &context, &directory, table, &condition, &commands)?;
+    note_listeners(&control, &open_listeners, &http);
     note_config(&control, &config, &config, &sources, &logger);
-    let (intervals, memory_limits) = start_keepers(&config, &backplane)?;
-    let figures = watch_all(&config, data_dir, &backplane, &directory, &control)?;
+    let (intervals, memory_limits) = start_background_threads(&config, &context)?;
+    let figures = watch_all(&config, data_dir, &context, &directory, &control)?;
     signals.start(commands.clone())?;
     // Before the announcement: a script may change the file as soon as it reads that.
     let watch = watch::of(&config, &commands);
-    let calls = CallServer::start(calls, &config.procedures, data_dir, &backplane, &center)?;
-    announce::started(&config, data_dir, &doors, &shards, &directory);
+    let calls = CallServer::start(calls, &config.procedures, data_dir, &context, &center)?;
+    announce::started(&config, data_dir, &open_listeners, &shards, &directory);
     announce::calls(&calls);
     let http_tls = http.tls();
-    let metrics = Metrics::new(&backplane, &directory, table);
+    let metrics = Metrics::new(&context, &directory, table);
     let supervisor = Supervisor {
-        face: http.serve(&config.http, &condition, metrics, &control, &center)?,
+        http_server: http.serve(&config.http, &condition, metrics, &control, &center)?,
         reloader: Reloader {
             was_refused: false,
             started: config.clone(),
@@ -193,16 +191,16 @@ fn begin(
             logger,
             center,
             directory,
-            doors,
+            open_listeners,
             intervals,
             memory_limits,
             http_tls,
         },
         condition,
-        backplane,
+        context,
         systemd: Systemd::from_environment(),
         control,
-        keepers,
+        background,
         figures,
         calls,
         commands,
@@ -216,9 +214,13 @@ fn begin(
 }
 
 /// Tells those who ask what is open.
-fn note_doors(control: &Control, doors: &doors::Doors, http: &http::Doors) {
-    control.note_ports(doors.ports());
-    control.note_others(doors.call_ports(), http);
+fn note_listeners(
+    control: &Control,
+    open_listeners: &open_listeners::OpenListeners,
+    http: &http::HttpListeners,
+) {
+    control.note_ports(open_listeners.ports());
+    control.note_others(open_listeners.call_ports(), http);
 }
 
 /// Notes what others show of a configuration that was read.
@@ -243,17 +245,17 @@ fn note_config(
 
 /// Starts the threads that publish `$SYS` and look at memory; the senders bring them other
 /// settings.
-fn start_keepers(
+fn start_background_threads(
     config: &Config,
-    backplane: &Arc<Backplane>,
+    context: &Arc<ServerContext>,
 ) -> Result<(Sender<Duration>, Sender<MemoryLimit>), ServerError> {
     let (intervals, new_intervals) = channel();
-    let (plane, interval) = (Arc::clone(backplane), config.sys.interval);
-    spawn("sys", move || sys::run(&plane, interval, &new_intervals))?;
+    let (own, interval) = (Arc::clone(context), config.sys.interval);
+    spawn("sys", move || sys::run(&own, interval, &new_intervals))?;
     let (memory_limits, new_memory_limits) = channel();
-    let (plane, limit) = (Arc::clone(backplane), config.limits.memory);
+    let (own, limit) = (Arc::clone(context), config.limits.memory);
     spawn("memory", move || {
-        warden::run(&plane, limit, &new_memory_limits)
+        warden::run(&own, limit, &new_memory_limits)
     })?;
     Ok((intervals, memory_limits))
 }
@@ -262,13 +264,13 @@ fn start_keepers(
 fn watch_all(
     config: &Config,
     data_dir: &DataDir,
-    backplane: &Arc<Backplane>,
+    context: &Arc<ServerContext>,
     directory: &Arc<Directory>,
     control: &Control,
-) -> Result<FigureKeeper, ServerError> {
-    watch_connections(config, backplane, directory)?;
+) -> Result<FigureRecorder, ServerError> {
+    watch_connections(config, context, directory)?;
     let commit = config.figures.commit;
-    let figures = FigureKeeper::start(backplane, directory, data_dir.path(), commit)?;
+    let figures = FigureRecorder::start(context, directory, data_dir.path(), commit)?;
     control.note_figures(figures.history());
     Ok(figures)
 }
@@ -276,15 +278,15 @@ fn watch_all(
 /// Bans clients that connect too often, from now on.
 fn watch_connections(
     config: &Config,
-    backplane: &Arc<Backplane>,
+    context: &Arc<ServerContext>,
     directory: &Arc<Directory>,
 ) -> Result<(), ServerError> {
-    let flapping = backplane.journal.flapping();
+    let flapping = context.journal.flapping();
     flapping.set(Rule::of(&config.limits));
     let found = flapping.found();
-    let (backplane, directory) = (Arc::clone(backplane), Arc::clone(directory));
+    let (context, directory) = (Arc::clone(context), Arc::clone(directory));
     spawn("flapping", move || {
-        ban_flapping(&backplane, &directory, &found)
+        ban_flapping(&context, &directory, &found)
     })
 }
 
@@ -301,12 +303,12 @@ struct Supervisor {
     reloader: Reloader,
     condition: Arc<Condition>,
     /// HTTP for operators, if it is spoken.
-    face: Option<Face>,
-    backplane: Arc<Backplane>,
+    http_server: Option<HttpServer>,
+    context: Arc<ServerContext>,
     systemd: Systemd,
     control: Control,
-    keepers: Keepers,
-    figures: FigureKeeper,
+    background: BackgroundThreads,
+    figures: FigureRecorder,
     calls: CallServer,
     /// To this thread, for a watch that begins.
     commands: Sender<Command>,
@@ -330,7 +332,7 @@ impl Supervisor {
         loop {
             // Commands that keep coming must not keep the watchdog hungry.
             if fed_at.elapsed() >= interval {
-                self.systemd.feed_watchdog(&self.backplane);
+                self.systemd.feed_watchdog(&self.context);
                 fed_at = Instant::now();
             }
             match commands.recv_timeout(interval.saturating_sub(fed_at.elapsed())) {
@@ -360,7 +362,7 @@ impl Supervisor {
         self.systemd.reloading();
         let who = asker.as_ref().map(|asker| asker.who.clone());
         let who = who.unwrap_or_else(|| Who::new(cause));
-        let result = self.reloader.reload(&who, cause, &self.backplane);
+        let result = self.reloader.reload(&who, cause, &self.context);
         match &result {
             Ok(reloaded) => reloaded.log(cause),
             Err(reason) => {
@@ -369,7 +371,8 @@ impl Supervisor {
             }
         }
         self.watch_file();
-        self.control.note_ports(self.reloader.doors.ports());
+        self.control
+            .note_ports(self.reloader.open_listeners.ports());
         if result.is_ok() {
             let Reloader {
                 started,
@@ -387,7 +390,7 @@ impl Supervisor {
             self.control.note_reload(cause, &result);
         }
         if let Some(asker) = asker {
-            // Whoever asked may have gone.
+            // The asker may have gone.
             let _ = asker.answer.send(result);
         }
         self.systemd.ready();
@@ -406,7 +409,7 @@ impl Supervisor {
         self.systemd.stopping();
         self.condition.stop();
         self.watch = None;
-        announce::forgotten(&self.backplane);
+        announce::forgotten(&self.context);
         let time = self.reloader.config.general.shutdown_timeout;
         let begin = Instant::now();
         // Clients may serve the calls in flight, so their shards go on until these are answered.
@@ -416,33 +419,33 @@ impl Supervisor {
             .max(time.min(CLIENTS_TIME));
         // Before the shards, which it asks.
         self.figures.end();
-        let deadline: Tick = self.backplane.clock.now().after(time);
-        for shard in 0..self.backplane.shards.len() {
-            self.backplane.post(shard, Letter::Stop(deadline));
+        let deadline: Tick = self.context.clock.now().after(time);
+        for shard in 0..self.context.shards.len() {
+            self.context.post(shard, ShardCommand::Stop(deadline));
         }
         let in_time = shards.join(Instant::now() + time + END_TIME);
         if !in_time {
             warn!("a shard did not end in time");
         }
         drop(self.calls);
-        self.reloader.doors.remove_files();
-        drop(self.face.take());
-        drop(self.keepers.spool);
+        self.reloader.open_listeners.remove_files();
+        drop(self.http_server.take());
+        drop(self.background.spool);
         // After the shards, whose last messages it commits.
-        self.keepers.retained.end();
+        self.background.retained.end();
         let sessions = self
-            .keepers
+            .background
             .sessions
-            .map(stentor_session_store::Keeper::end);
+            .map(stentor_session_store::JournalMaintenance::end);
         if let Some(Err(error)) = sessions {
             warn!("the sessions were not brought to the disk: {error}");
         }
         drop(self.control);
         if in_time {
             // Not by the end of the process, which waits for files whose closing hangs.
-            self.backplane.retained.release();
+            self.context.retained.release();
         }
-        self.backplane.journal.flush();
+        self.context.journal.flush();
         info!("stopped");
         match end {
             End::Asked => ExitCode::SUCCESS,

@@ -13,19 +13,19 @@ use stentor_hub::ZoneSettings;
 use tracing::{info, warn};
 
 use super::announce;
-use super::doors::{self, Door, Doors};
+use super::open_listeners::{self, OpenListener, OpenListeners};
 use super::retained;
 use super::watch::FILE_CHANGED;
 use crate::accounts;
-use crate::backplane::Backplane;
 use crate::bans::Rule;
 use crate::config::{self, Config, Diff, Jwt, ListenUrl, MemoryLimit, Reload, Sources, diff};
+use crate::context::ServerContext;
 use crate::error::ServerError;
 use crate::http::{self, HttpTls};
 use crate::listener::{Access, Opened, Port, Rules};
 use crate::log::Logger;
 use crate::logins;
-use crate::shard::{Incoming, Letter, Policy};
+use crate::shard::{Incoming, Policy, ShardCommand};
 use crate::transport::Certificate;
 use crate::zones;
 
@@ -87,7 +87,7 @@ pub(super) struct Reloader {
     pub(super) logger: Logger,
     pub(super) center: Arc<Center>,
     pub(super) directory: Arc<Directory>,
-    pub(super) doors: Doors,
+    pub(super) open_listeners: OpenListeners,
     /// To the thread that publishes `$SYS`.
     pub(super) intervals: Sender<Duration>,
     /// To the thread that looks at memory.
@@ -100,9 +100,9 @@ pub(super) struct Reloader {
 
 /// Everything that can fail, done before anything is changed.
 struct Prepared {
-    /// New rules for the doors that stay open.
+    /// New rules for the listeners that stay open.
     rules: Vec<Kept>,
-    opened: Vec<(Door, Vec<Opened>)>,
+    opened: Vec<(OpenListener, Vec<Opened>)>,
     closed: Vec<usize>,
     /// What the files of Unix sockets that stay open are given.
     access: Vec<(PathBuf, Access)>,
@@ -110,7 +110,7 @@ struct Prepared {
     http: Option<Certificate>,
 }
 
-/// New rules for a door that stays open.
+/// New rules for a listener that stays open.
 struct Kept {
     /// The listener as the configuration names it.
     configured: ListenUrl,
@@ -128,24 +128,29 @@ impl Kept {
 impl Prepared {
     /// Undoes what was prepared: sockets close by themselves, but their files do not go.
     fn abandon(self) {
-        for (door, _) in self.opened {
-            door.remove_file();
+        for (open_listener, _) in self.opened {
+            open_listener.remove_file();
         }
     }
 }
 
 impl Reloader {
     /// Loads the configuration again and takes it over, all or nothing.
-    pub(super) fn reload(&mut self, who: &Who, cause: &str, backplane: &Backplane) -> ReloadResult {
+    pub(super) fn reload(
+        &mut self,
+        who: &Who,
+        cause: &str,
+        context: &ServerContext,
+    ) -> ReloadResult {
         let new = Config::load(&self.sources).map_err(|error| error.to_string())?;
         let diff = diff(&self.config, &new);
         let prepared = self
-            .prepare(&new, &diff, backplane.shard_count())
+            .prepare(&new, &diff, context.shard_count())
             .map_err(|error| error.at_reload())?;
         // All or nothing as well.
         let zones = zones::settings(&new, &self.center).map_err(|error| error.to_string());
         let settings = logins::settings(&new).map_err(|error| error.to_string());
-        let configure = || backplane.adaptors.configure(&new, &self.directory);
+        let configure = || context.adaptors.configure(&new, &self.directory);
         let renewed = self.renewed(&prepared);
         let keys = settings
             .as_ref()
@@ -170,7 +175,7 @@ impl Reloader {
         };
         self.directory.pin(accounts::pinned(&new));
         accounts::configure(&self.directory, &new);
-        self.apply(&new, prepared, zones, backplane);
+        self.apply(&new, prepared, zones, context);
         let live = diff
             .changes
             .iter()
@@ -238,9 +243,10 @@ impl Reloader {
                 let access = Access::of(listener, path)?;
                 prepared.access.push((path.to_owned(), access));
             }
-            let certificate = doors::certificate(listener)?;
-            doors::warn_of_slow(&listener.url, certificate.as_ref());
-            let Some(door) = self.doors.find(&self.config.listeners, *from) else {
+            let certificate = open_listeners::certificate(listener)?;
+            open_listeners::warn_of_slow(&listener.url, certificate.as_ref());
+            let Some(open_listener) = self.open_listeners.find(&self.config.listeners, *from)
+            else {
                 continue;
             };
             let rules = |port: &Arc<Port>| {
@@ -248,18 +254,18 @@ impl Reloader {
                 (Arc::clone(port), rules)
             };
             prepared.rules.push(Kept {
-                configured: door.configured.clone(),
-                ports: door.ports.iter().map(rules).collect(),
+                configured: open_listener.configured.clone(),
+                ports: open_listener.ports.iter().map(rules).collect(),
             });
         }
         for index in &diff.listeners_removed {
-            let place = self.doors.place(&self.config.listeners, *index);
+            let place = self.open_listeners.place(&self.config.listeners, *index);
             prepared.closed.extend(place);
         }
         // Those of procedures wait for a restart.
         let added = diff.listeners_added.iter();
         for index in added.filter(|index| !new.listeners[**index].url.is_call()) {
-            match doors::open(&new.listeners[*index], shards) {
+            match open_listeners::open(&new.listeners[*index], shards) {
                 Ok(opened) => prepared.opened.push(opened),
                 Err(error) => {
                     prepared.abandon();
@@ -297,7 +303,7 @@ impl Reloader {
         new: &Config,
         prepared: Prepared,
         zones: Vec<ZoneSettings>,
-        backplane: &Backplane,
+        context: &ServerContext,
     ) {
         for (port, rules) in prepared.rules.into_iter().flat_map(|kept| kept.ports) {
             port.rules.store(Arc::new(rules));
@@ -309,40 +315,40 @@ impl Reloader {
                 warn!("{error}");
             }
         }
-        backplane.admission.reconfigure(&new.limits);
-        backplane.journal.flapping().set(Rule::of(&new.limits));
+        context.admission.reconfigure(&new.limits);
+        context.journal.flapping().set(Rule::of(&new.limits));
         let (total, zone) = retained::quotas(new);
-        backplane.retained.set_quotas(total, zone);
-        backplane.topic_bounds.set(&new.limits);
-        let policy = Arc::new(Policy::of(new, zones, backplane.shard_count()));
-        for shard in 0..backplane.shards.len() {
-            backplane.post(shard, Letter::Configure(Arc::clone(&policy)));
-            backplane.post(shard, Letter::Adaptors(backplane.adaptors.if_any()));
+        context.retained.set_quotas(total, zone);
+        context.topic_bounds.set(&new.limits);
+        let policy = Arc::new(Policy::of(new, zones, context.shard_count()));
+        for shard in 0..context.shards.len() {
+            context.post(shard, ShardCommand::Configure(Arc::clone(&policy)));
+            context.post(shard, ShardCommand::Adaptors(context.adaptors.if_any()));
         }
-        self.close(prepared.closed, backplane);
-        for (door, opened) in prepared.opened {
+        self.close(prepared.closed, context);
+        for (open_listener, opened) in prepared.opened {
             for (port, sockets) in opened {
-                hand_over(backplane, &port, sockets);
+                hand_over(context, &port, sockets);
                 announce::opened(&port);
             }
-            announce::print(door.ports.iter().map(|port| &**port));
-            self.doors.mqtt.push(door);
+            announce::print(open_listener.ports.iter().map(|port| &**port));
+            self.open_listeners.mqtt.push(open_listener);
         }
         self.logger.set_level(new.log.level);
         // The thread lives as long as this sender.
         let _ = self.intervals.send(new.sys.interval);
         let _ = self.memory_limits.send(new.limits.memory);
-        backplane.alarm.ring();
+        context.alarm.ring();
     }
 
-    fn close(&mut self, mut indexes: Vec<usize>, backplane: &Backplane) {
+    fn close(&mut self, mut indexes: Vec<usize>, context: &ServerContext) {
         indexes.sort_unstable();
         for index in indexes.into_iter().rev() {
-            let door = self.doors.mqtt.remove(index);
-            door.remove_file();
-            for port in door.ports {
-                for shard in 0..backplane.shards.len() {
-                    backplane.post(shard, Letter::Unlisten(Arc::clone(&port)));
+            let open_listener = self.open_listeners.mqtt.remove(index);
+            open_listener.remove_file();
+            for port in open_listener.ports {
+                for shard in 0..context.shards.len() {
+                    context.post(shard, ShardCommand::Unlisten(Arc::clone(&port)));
                 }
                 info!("closed {}", port.url);
             }
@@ -351,10 +357,10 @@ impl Reloader {
 }
 
 /// Gives each shard its socket of a new listener.
-fn hand_over(backplane: &Backplane, port: &Arc<Port>, sockets: Vec<std::os::fd::OwnedFd>) {
+fn hand_over(context: &ServerContext, port: &Arc<Port>, sockets: Vec<std::os::fd::OwnedFd>) {
     for (shard, socket) in sockets.into_iter().enumerate() {
         let incoming = Incoming::Listener(Arc::clone(port));
-        if let Err(errno) = backplane.send(shard, incoming, socket) {
+        if let Err(errno) = context.send(shard, incoming, socket) {
             warn!(
                 "shard {shard} did not take the new listener {}: {errno}",
                 port.url

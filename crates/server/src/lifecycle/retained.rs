@@ -6,16 +6,16 @@ use std::sync::{Arc, Weak};
 
 use stentor_disk::MappedDisk;
 use stentor_hub::{NotKept, ShardItem};
-use stentor_retained::{Keeper, Quota, Store, StoreEvent, StoreOptions, Sync, Watcher};
+use stentor_retained::{Quota, Store, StoreEvent, StoreMaintenance, StoreOptions, Sync, Watcher};
 use stentor_session::{Outcome, Ticket};
 use tracing::{info, warn};
 
 use super::start::random;
-use crate::backplane::Backplane;
 use crate::clock::Clock;
 use crate::config::{Config, SyncLevel};
+use crate::context::ServerContext;
 use crate::error::ServerError;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
 /// The store's folder in the data folder.
 const FOLDER: &str = "retained";
@@ -110,12 +110,12 @@ fn tell_damage(store: &Store<MappedDisk>, folder: &Path) {
 ///
 /// # Errors
 /// When a thread cannot be started.
-pub(super) fn start(backplane: &Arc<Backplane>) -> std::io::Result<Keeper> {
+pub(super) fn start(context: &Arc<ServerContext>) -> std::io::Result<StoreMaintenance> {
     let messenger = Messenger {
-        backplane: Arc::downgrade(backplane),
+        context: Arc::downgrade(context),
     };
-    let clock = backplane.clock;
-    backplane
+    let clock = context.clock;
+    context
         .retained
         .start(Arc::new(messenger), move || clock.now())
 }
@@ -131,14 +131,14 @@ pub(crate) fn boot() -> u64 {
     u64::from_str_radix(&digits, 16).unwrap_or(0)
 }
 
-/// Passes on what the store says. The store belongs to the backplane, so this must not own it.
+/// Passes on what the store says. The store belongs to the server context, so this must not own it.
 struct Messenger {
-    backplane: Weak<Backplane>,
+    context: Weak<ServerContext>,
 }
 
 impl Watcher for Messenger {
     fn resolved(&self, ticket: Ticket, is_kept: bool) {
-        let Some(backplane) = self.backplane.upgrade() else {
+        let Some(context) = self.context.upgrade() else {
             return;
         };
         let outcome = if is_kept {
@@ -146,10 +146,10 @@ impl Watcher for Messenger {
         } else {
             NotKept::Failed.outcome()
         };
-        for shard in 0..backplane.shards.len() {
+        for shard in 0..context.shards.len() {
             let outcome = outcome.clone();
             let item = ShardItem::Resolved { ticket, outcome };
-            backplane.post(shard, Letter::Hub(item.into()));
+            context.post(shard, ShardCommand::Hub(item.into()));
         }
     }
 

@@ -18,7 +18,7 @@ use stentor_journal::Bounds;
 use stentor_session::Message;
 use stentor_session_log::{DamageKind, Restored, RestoredRoom, RestoredSession};
 use stentor_session_store::{
-    Keeper, Opened, Options, StoreEvent, Sync, Watcher, open as open_journals,
+    JournalMaintenance, Opened, Options, StoreEvent, Sync, Watcher, open as open_journals,
 };
 use stentor_spool::{Folder, Place, Spool};
 use stentor_topic::Zone;
@@ -26,9 +26,9 @@ use tracing::{info, warn};
 
 use super::retained::{boot, folder as retained_folder};
 use super::start::random;
-use crate::backplane::Backplane;
 use crate::clock::Clock;
 use crate::config::{Config, SessionSync};
+use crate::context::ServerContext;
 use crate::error::ServerError;
 use crate::queues::Queues;
 use crate::sessions::{
@@ -206,7 +206,7 @@ fn tell_damage(
 pub(super) struct Dealt {
     /// One for each shard; none if nothing is written down.
     pub(super) heritages: Vec<Heritage>,
-    pub(super) keeper: Option<Keeper<MappedDisk>>,
+    pub(super) maintenance: Option<JournalMaintenance<MappedDisk>>,
     pub(super) spool: Option<Spool>,
     /// The users of these sessions.
     pub(super) owners: Option<Owners>,
@@ -228,14 +228,14 @@ impl Prior {
                 restored: AtomicU64::new(0),
                 damaged: self.damaged,
             },
-            monitor: self.opened.keeper.monitor(),
+            monitor: self.opened.maintenance.monitor(),
             spool: OnceLock::new(),
             looker: OnceLock::new(),
             unreadable: AtomicU64::new(0),
         }
     }
 
-    /// Starts the keeper, and deals sessions and rooms to the shards.
+    /// Starts the maintenance thread, and deals sessions and rooms to the shards.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -243,16 +243,16 @@ impl Prior {
         mut self,
         mut queues: Queues,
         center: &Center,
-        backplane: &Arc<Backplane>,
+        context: &Arc<ServerContext>,
     ) -> io::Result<Dealt> {
         let Opened {
             earlier,
             writers,
-            keeper,
+            maintenance,
             ..
         } = self.opened;
-        let watcher = Arc::new(Messenger(Arc::downgrade(backplane)));
-        let keeper = keeper.start(self.sync, earlier, watcher)?;
+        let watcher = Arc::new(Messenger(Arc::downgrade(context)));
+        let maintenance = maintenance.start(self.sync, earlier, watcher)?;
         let all = writers.iter().map(|_| sessions::Prior::default());
         let mut priors: Vec<sessions::Prior> = all.collect();
         let (mut users, mut homeless) = (HashSet::new(), 0_usize);
@@ -261,7 +261,7 @@ impl Prior {
             if Queues::is_one(session) {
                 return queues.owner(session).map(|identity| (identity, None));
             }
-            let owner = identify(session, center, backplane)?;
+            let owner = identify(session, center, context)?;
             if let Some(user) = &owner.0.user {
                 let zone = center.zone_of(owner.0.zone)?;
                 users.insert(UserKey::new(zone, Arc::clone(user)));
@@ -269,12 +269,12 @@ impl Prior {
             Some(owner)
         };
         let prior_rooms = std::mem::take(&mut self.restored.rooms);
-        let (count, hasher) = (backplane.shard_count(), &backplane.hasher);
+        let (count, hasher) = (context.shard_count(), &context.hasher);
         let mut prior = prior_sessions(self.restored, &self.start, identify);
         let restored = prior.len();
         let now_ms = self.start.zero_ms + self.start.now.as_micros() / 1_000;
         let spool = open_spool(&self.folder, self.spool_bytes_max, &mut prior)?;
-        let spool = start_spool(spool, backplane)?;
+        let spool = start_spool(spool, context)?;
         for session in prior.into_iter().chain(queues.begin(now_ms)) {
             let zone = session.identity.zone;
             let home = home_shard(hasher, zone, &session.client_id, count);
@@ -286,7 +286,7 @@ impl Prior {
             &mut priors,
             count,
         );
-        tell_restored(restored, homeless, backplane);
+        tell_restored(restored, homeless, context);
         let gate = Arc::new(Gate::new(writers.len()));
         let owners = (restored > 0).then(|| Owners::new(users, &gate));
         let all = (0..).zip(writers.into_iter().zip(priors));
@@ -294,7 +294,7 @@ impl Prior {
             let gate = Arc::clone(&gate);
             Heritage {
                 writer,
-                spooling: Spooling::new(spool.lane(shard)),
+                spooling: Spooling::new(spool.handle(shard)),
                 syncs_first: self.sync == Sync::Always,
                 prior,
                 gate,
@@ -303,14 +303,14 @@ impl Prior {
         Ok(Dealt {
             heritages: heritages.collect(),
             spool: Some(spool),
-            keeper: Some(keeper),
+            maintenance: Some(maintenance),
             owners,
         })
     }
 }
 
 /// Tells how many sessions go on, and how many end since nobody knows their zones.
-fn tell_restored(restored: usize, homeless: usize, backplane: &Backplane) {
+fn tell_restored(restored: usize, homeless: usize, context: &ServerContext) {
     if homeless > 0 {
         warn!(
             sessions = homeless,
@@ -319,7 +319,7 @@ fn tell_restored(restored: usize, homeless: usize, backplane: &Backplane) {
     }
     if restored > 0 {
         info!(sessions = restored, "sessions go on that were there before");
-        let found = backplane.journals.as_ref().map(|it| &it.found.restored);
+        let found = context.journals.as_ref().map(|it| &it.found.restored);
         found.inspect(|found| found.store(restored as u64, Ordering::Relaxed));
     }
 }
@@ -338,10 +338,10 @@ fn deal_rooms(all: impl Iterator<Item = RestoredRoom>, priors: &mut [sessions::P
 }
 
 /// Starts the threads of the backlogs.
-fn start_spool(folder: Folder<MappedDisk>, backplane: &Arc<Backplane>) -> io::Result<Spool> {
-    let watcher = Arc::new(SpoolMessenger::new(backplane));
-    let spool = Spool::start(folder, backplane.shard_count().into(), watcher)?;
-    if let Some(journals) = &backplane.journals {
+fn start_spool(folder: Folder<MappedDisk>, context: &Arc<ServerContext>) -> io::Result<Spool> {
+    let watcher = Arc::new(SpoolMessenger::new(context));
+    let spool = Spool::start(folder, context.shard_count().into(), watcher)?;
+    if let Some(journals) = &context.journals {
         // It is set once.
         let _ = journals.spool.set(spool.monitor());
         let _ = journals.looker.set(spool.looker());
@@ -392,7 +392,7 @@ fn open_spool(
 
 /// The client of a session, with the rights of the roles that it had, until the user database has
 /// told of its user. A guest is not recognised after a restart.
-fn identify(session: &WrittenSession, center: &Center, backplane: &Backplane) -> Option<Owner> {
+fn identify(session: &WrittenSession, center: &Center, context: &ServerContext) -> Option<Owner> {
     if session.guest.is_some() {
         return None;
     }
@@ -405,12 +405,12 @@ fn identify(session: &WrittenSession, center: &Center, backplane: &Backplane) ->
         has_no_account: session.has_no_account,
         roles_are_of_credential: session.roles_are_of_credential,
     })?;
-    let tenants = backplane.tenants.returning(&identity, session.owner);
+    let tenants = context.tenants.returning(&identity, session.owner);
     Some((identity, tenants))
 }
 
-/// Passes on what the keeper says. The backplane ends before it.
-struct Messenger(Weak<Backplane>);
+/// Passes on what the maintenance thread says. The server context ends before it.
+struct Messenger(Weak<ServerContext>);
 
 impl Watcher for Messenger {
     fn wake(&self, shard: u16) {

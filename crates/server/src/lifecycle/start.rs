@@ -15,22 +15,22 @@ use stentor_auth::center::Center;
 use stentor_auth::store::Directory;
 use stentor_disk::MappedDisk;
 use stentor_hub::{InterestTable, Ledger, SHARDS_MAX, Shared};
-use stentor_retained::{Keeper, Store};
+use stentor_retained::{Store, StoreMaintenance};
 use stentor_spool::Spool;
 use stentor_topic::TopicHasher;
 use tracing::warn;
 
 use super::Command;
-use super::doors::{Called, Doors};
+use super::open_listeners::{Called, OpenListeners};
 use super::retained;
 use super::sessions::{self, Prior};
 use crate::accounts;
-use crate::adaptors::{Doorkeeper, Plane};
+use crate::adaptors::{LoginHooks, Plane};
 use crate::admission::Admission;
-use crate::backplane::{Backplane, Capacity, Way};
 use crate::bans::{Bans, Now};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::context::{Capacity, ServerContext, Way};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::fdtable::{self, Table};
@@ -39,7 +39,7 @@ use crate::http::{Errands, Visitors};
 use crate::inbox::{self, Inbox, Tickets};
 use crate::listener::Opened;
 use crate::logins;
-use crate::mesh::{self, Bell, Lane};
+use crate::mesh::{self, ControlQueue, Waker};
 use crate::queues::Queues;
 use crate::retained::TopicBounds;
 use crate::sessions::{Journals, Owners};
@@ -51,20 +51,20 @@ use crate::trace::Traces;
 use crate::warden::Alarm;
 use crate::zones;
 
-/// What waits for disks.
-pub(super) struct Keepers {
-    pub(super) retained: Keeper,
+/// The threads that wait for disks.
+pub(super) struct BackgroundThreads {
+    pub(super) retained: StoreMaintenance,
     /// None if nothing is written down of them.
-    pub(super) sessions: Option<SessionKeeper>,
+    pub(super) sessions: Option<SessionMaintenance>,
     /// The backlogs of sessions on the disk. Its threads end with it.
     pub(super) spool: Option<Spool>,
 }
 
-/// The keeper of the journals of sessions.
-pub(super) type SessionKeeper = stentor_session_store::Keeper<MappedDisk>;
+/// The maintenance thread of the journals of sessions.
+pub(super) type SessionMaintenance = stentor_session_store::JournalMaintenance<MappedDisk>;
 
-/// The keeper of journals, if there are any, and whose sessions were in them.
-type Inherited = ((Option<SessionKeeper>, Option<Spool>), Option<Owners>);
+/// The maintenance thread of journals, if there are any, and whose sessions were in them.
+type Inherited = ((Option<SessionMaintenance>, Option<Spool>), Option<Owners>);
 
 /// Descriptors kept free in each table: for connections between accept and home, and for the
 /// rest of the process.
@@ -76,12 +76,12 @@ const REFUSALS_MAX: u64 = 512;
 
 /// A server whose shards serve.
 pub(super) struct Started {
-    pub(super) backplane: Arc<Backplane>,
+    pub(super) context: Arc<ServerContext>,
     pub(super) center: Arc<Center>,
     pub(super) directory: Arc<Directory>,
-    pub(super) doors: Doors,
+    pub(super) open_listeners: OpenListeners,
     pub(super) shards: Shards,
-    pub(super) keepers: Keepers,
+    pub(super) background: BackgroundThreads,
     /// The listeners of procedures, which no shard serves.
     pub(super) calls: Vec<Called>,
 }
@@ -120,8 +120,8 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         .map_err(|error| ServerError::system("starting the log thread", error))?;
     let clock = Clock::start();
     // Before all that leaves traces: a server that cannot start for a taken port makes no store
-    // and no administrator. Dropping the doors takes away what they made.
-    let (doors, opened, calls) = Doors::open(&config.listeners, count)?;
+    // and no administrator. Dropping the open listeners takes away what they made.
+    let (open_listeners, opened, calls) = OpenListeners::open(&config.listeners, count)?;
     let store = retained::open(config, data_dir.path(), clock)?;
     let directory = Arc::new(accounts::open(config, data_dir, true)?);
     // The first start has hashed a password. What is made from here on would lie in that memory,
@@ -144,24 +144,26 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         adaptors,
     };
     let started = start_shards(config, count, table, capacity, basis, prior, opened);
-    let started = started.and_then(|(backplane, shards, ((session_keeper, spool), owners))| {
-        let center = logins.follow_changes(&backplane, owners)?;
-        let keepers = Keepers {
-            retained: retained::start(&backplane)?,
-            sessions: session_keeper,
-            spool,
-        };
-        Ok((backplane, shards, keepers, center))
-    });
-    let (backplane, shards, keepers, center) =
+    let started = started.and_then(
+        |(context, shards, ((session_maintenance, spool), owners))| {
+            let center = logins.follow_changes(&context, owners)?;
+            let background = BackgroundThreads {
+                retained: retained::start(&context)?,
+                sessions: session_maintenance,
+                spool,
+            };
+            Ok((context, shards, background, center))
+        },
+    );
+    let (context, shards, background, center) =
         started.map_err(|error| ServerError::system("starting the shards", error))?;
     Ok(Started {
-        backplane,
+        context,
         center,
         directory,
-        doors,
+        open_listeners,
         shards,
-        keepers,
+        background,
         calls,
     })
 }
@@ -193,7 +195,7 @@ fn capacity(limit: u64, table: Table, shards: u8, listeners: usize) -> Capacity 
 /// What the main thread makes for each shard before any of them leaves its table.
 struct Made {
     polls: Vec<Poll>,
-    bells: Vec<Arc<Bell>>,
+    wakers: Vec<Arc<Waker>>,
     inboxes: Vec<Inbox>,
     slots: Vec<inbox::Slot>,
     errands: Errands,
@@ -203,14 +205,14 @@ impl Made {
     fn new(count: u8) -> io::Result<Self> {
         let mut made = Self {
             polls: Vec::new(),
-            bells: Vec::new(),
+            wakers: Vec::new(),
             inboxes: Vec::new(),
             slots: Vec::new(),
             errands: Errands::new()?,
         };
         for _ in 0..count {
             made.polls.push(Poll::new()?);
-            made.bells.push(Arc::new(Bell::new()?));
+            made.wakers.push(Arc::new(Waker::new()?));
             let (slot, inbox) = inbox::open()?;
             made.slots.push(slot);
             made.inboxes.push(inbox);
@@ -220,10 +222,10 @@ impl Made {
 
     /// What every shard keeps in its table.
     fn common(&self) -> Vec<RawFd> {
-        let bells = self.bells.iter().map(|bell| bell.as_raw_fd());
+        let wakers = self.wakers.iter().map(|waker| waker.as_raw_fd());
         let slots = self.slots.iter().map(AsRawFd::as_raw_fd);
         let errands = self.errands.as_raw_fd();
-        bells.chain(slots).chain([errands]).collect()
+        wakers.chain(slots).chain([errands]).collect()
     }
 }
 
@@ -251,13 +253,13 @@ struct Access {
 }
 
 /// The ways into the shards.
-fn ways(bells: &[Arc<Bell>], slots: Vec<inbox::Slot>) -> Vec<Way> {
-    let way = |(bell, slot)| Way {
-        lane: Lane::new(Arc::clone(bell)),
+fn ways(wakers: &[Arc<Waker>], slots: Vec<inbox::Slot>) -> Vec<Way> {
+    let way = |(waker, slot)| Way {
+        control_queue: ControlQueue::new(Arc::clone(waker)),
         slot,
         load: AtomicUsize::new(0),
     };
-    bells.iter().zip(slots).map(way).collect()
+    wakers.iter().zip(slots).map(way).collect()
 }
 
 /// What joins the shards with each other and with the rest of the server.
@@ -266,7 +268,7 @@ fn connect(
     basis: Basis<'_>,
     journals: Option<Journals>,
     access: Access,
-) -> Arc<Backplane> {
+) -> Arc<ServerContext> {
     let Basis {
         journal,
         retained,
@@ -276,12 +278,12 @@ fn connect(
     let shards = access.ways;
     let admission = Arc::new(Admission::default());
     admission.reconfigure(&config.limits);
-    let doorkeeper = Doorkeeper::new(Arc::clone(center), adaptors.clone());
-    let authenticator: Arc<dyn Authenticator> = Arc::new(doorkeeper);
+    let login_hooks = LoginHooks::new(Arc::clone(center), adaptors.clone());
+    let authenticator: Arc<dyn Authenticator> = Arc::new(login_hooks);
     // At most `SHARDS_MAX`.
     let shard_count = u8::try_from(shards.len()).unwrap_or(u8::MAX);
     let now = Now::at(retained.clock.now());
-    let backplane = Arc::new(Backplane {
+    let context = Arc::new(ServerContext {
         adaptors,
         bans: Bans::open(journal.data_dir(), &authenticator, now),
         visitors: Visitors::new(access.errands),
@@ -305,8 +307,8 @@ fn connect(
         // No shard has this number.
         tickets: Mutex::new(Tickets::of(u8::MAX)),
     });
-    backplane.adaptors.serve(&backplane);
-    backplane
+    context.adaptors.serve(&context);
+    context
 }
 
 fn start_shards(
@@ -317,27 +319,27 @@ fn start_shards(
     basis: Basis<'_>,
     prior: Option<Prior>,
     opened: Vec<Opened>,
-) -> io::Result<(Arc<Backplane>, Shards, Inherited)> {
+) -> io::Result<(Arc<ServerContext>, Shards, Inherited)> {
     let made = Made::new(count)?;
     let common = made.common();
     let Made {
         polls,
-        bells,
+        wakers,
         inboxes,
         slots,
         errands,
     } = made;
-    let meshes = mesh::build(&bells, mesh::RING_ITEMS);
+    let meshes = mesh::build(&wakers, mesh::RING_ITEMS);
     let access = Access {
-        ways: ways(&bells, slots),
+        ways: ways(&wakers, slots),
         capacity,
         rings: mesh::Gauges::of(&meshes),
         errands,
     };
     let (center, journals) = (basis.center, prior.as_ref().map(Prior::journals));
-    let backplane = connect(config, basis, journals, access);
+    let context = connect(config, basis, journals, access);
     let queues = Queues::of(config, center)?;
-    let dealt = prior.map(|prior| prior.deal(queues, center, &backplane));
+    let dealt = prior.map(|prior| prior.deal(queues, center, &context));
     let dealt = dealt.transpose()?.unwrap_or_default();
     let mut heritages = dealt.heritages.into_iter();
     let interest = Arc::new(InterestTable::new());
@@ -347,19 +349,19 @@ fn start_shards(
     let (confirm, confirmed) = channel();
     let mut moved = Vec::new();
     let persistent_sessions = Arc::default();
-    let parts = polls.into_iter().zip(bells).zip(inboxes).zip(meshes);
-    for (id, (((poll, bell), inbox), mesh)) in parts.enumerate() {
+    let parts = polls.into_iter().zip(wakers).zip(inboxes).zip(meshes);
+    for (id, (((poll, waker), inbox), mesh)) in parts.enumerate() {
         let equipment = Equipment {
             id,
             heritage: heritages.next(),
             poll,
-            bell,
+            waker,
             inbox,
             mesh,
             listeners: listeners.next().unwrap_or_default(),
-            shared: shared(config, &backplane, &interest, &persistent_sessions),
+            shared: shared(config, &context, &interest, &persistent_sessions),
             policy: Arc::clone(&policy),
-            backplane: Arc::clone(&backplane),
+            context: Arc::clone(&context),
         };
         let own = equipment.descriptors();
         moved.extend(&own);
@@ -373,30 +375,30 @@ fn start_shards(
         fdtable::close_moved(&moved);
     }
     Ok((
-        backplane,
+        context,
         shards,
-        ((dealt.keeper, dealt.spool), dealt.owners),
+        ((dealt.maintenance, dealt.spool), dealt.owners),
     ))
 }
 
 /// What the hub of a shard shares with the others.
 fn shared(
     config: &Config,
-    backplane: &Backplane,
+    context: &ServerContext,
     interest: &Arc<InterestTable>,
     persistent_sessions: &Arc<AtomicU64>,
 ) -> Shared {
-    let writes = backplane.journals.is_some();
+    let writes = context.journals.is_some();
     Shared {
-        sessions_zero_ms: writes.then(|| sessions::zero_ms(backplane.clock)),
+        sessions_zero_ms: writes.then(|| sessions::zero_ms(context.clock)),
         keeps_wills: config.sessions.keep_wills,
         interest: Arc::clone(interest),
-        retained: backplane.retained.clone(),
+        retained: context.retained.clone(),
         persistent_sessions: Arc::clone(persistent_sessions),
         random: Arc::new(random_bits),
-        ledger: Arc::clone(&backplane.ledger),
-        callees: Some(backplane.call_queue.clone()),
-        adaptors: backplane.adaptors.if_any(),
+        ledger: Arc::clone(&context.ledger),
+        callees: Some(context.call_queue.clone()),
+        adaptors: context.adaptors.if_any(),
     }
 }
 

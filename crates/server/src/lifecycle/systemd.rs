@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
-use crate::backplane::Backplane;
-use crate::shard::{Inquiry, Letter};
+use crate::context::ServerContext;
+use crate::shard::{Inquiry, ShardCommand};
 
 /// The service manager's side of the server.
 #[derive(Debug)]
@@ -46,15 +46,15 @@ impl Systemd {
     }
 
     /// Feeds the watchdog if every shard shows a pulse.
-    pub(super) fn feed_watchdog(&self, backplane: &Backplane) {
+    pub(super) fn feed_watchdog(&self, context: &ServerContext) {
         let Some(limit) = self.watchdog else {
             return;
         };
         let (sender, pulses) = channel();
-        for shard in 0..backplane.shards.len() {
-            backplane.post(shard, Letter::Inquiry(Inquiry::Pulse(sender.clone())));
+        for shard in 0..context.shards.len() {
+            context.post(shard, ShardCommand::Inquiry(Inquiry::Pulse(sender.clone())));
         }
-        let alive = backplane
+        let alive = context
             .shards
             .iter()
             .all(|_| pulses.recv_timeout(limit / 4).is_ok());

@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 use stentor_auth::store::Directory;
 use tempfile::TempDir;
 
-use super::doors::Doors;
-use super::start::{self, Keepers, Shards, Started};
-use crate::backplane::Backplane;
+use super::open_listeners::OpenListeners;
+use super::start::{self, BackgroundThreads, Shards, Started};
 use crate::config::{Config, Sources};
+use crate::context::ServerContext;
 use crate::data_dir::DataDir;
 use crate::fdtable::Table;
 use crate::listener::Port;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
 /// How long shards may take to end.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A server whose shards serve.
 pub(crate) struct Running {
-    backplane: Arc<Backplane>,
+    context: Arc<ServerContext>,
     directory: Arc<Directory>,
-    doors: Doors,
+    open_listeners: OpenListeners,
     shards: Shards,
-    keepers: Keepers,
+    background: BackgroundThreads,
     _folder: TempDir,
 }
 
@@ -43,19 +43,19 @@ impl Running {
         let folder = tempfile::tempdir().unwrap();
         let data_dir = DataDir::open(folder.path()).unwrap();
         let Started {
-            backplane,
+            context,
             directory,
-            doors,
+            open_listeners,
             shards,
-            keepers,
+            background,
             ..
         } = start::start(&config.unwrap(), &data_dir).unwrap();
         Self {
-            backplane,
+            context,
             directory,
-            doors,
+            open_listeners,
             shards,
-            keepers,
+            background,
             _folder: folder,
         }
     }
@@ -64,8 +64,8 @@ impl Running {
         &self.directory
     }
 
-    pub(crate) fn backplane(&self) -> &Arc<Backplane> {
-        &self.backplane
+    pub(crate) fn context(&self) -> &Arc<ServerContext> {
+        &self.context
     }
 
     pub(crate) fn table(&self) -> Table {
@@ -73,21 +73,21 @@ impl Running {
     }
 
     pub(crate) fn ports(&self) -> impl Iterator<Item = &Arc<Port>> {
-        self.doors.ports()
+        self.open_listeners.ports()
     }
 
     /// Stops it as the supervisor would.
     pub(crate) fn stop(self) {
-        let deadline = self.backplane.clock.now().after(DEADLINE);
-        for shard in 0..self.backplane.shards.len() {
-            self.backplane.post(shard, Letter::Stop(deadline));
+        let deadline = self.context.clock.now().after(DEADLINE);
+        for shard in 0..self.context.shards.len() {
+            self.context.post(shard, ShardCommand::Stop(deadline));
         }
         assert!(
             self.shards.join(Instant::now() + DEADLINE),
             "the shards end"
         );
-        self.keepers.retained.end();
-        let sessions = self.keepers.sessions.expect("they are written down");
+        self.background.retained.end();
+        let sessions = self.background.sessions.expect("they are written down");
         sessions.end().unwrap();
     }
 }

@@ -1,8 +1,8 @@
 //! What the shards say to each other.
 //!
 //! Between every two shards there is a ring in each direction for messages, which is bounded and
-//! takes no lock, and every shard has a [`Lane`] for everything that is rare and must never wait
-//! or be lost. A [`Bell`] wakes a shard that sleeps, and only then costs a system call.
+//! takes no lock, and every shard has a [`ControlQueue`] for everything that is rare and must never
+//! wait or be lost. A [`Waker`] wakes a shard that sleeps, and only then costs a system call.
 //!
 //! A ring holds [`RING_ITEMS`] items that have [`RING_BYTES_MAX`] bytes together: the items of a
 //! client may be far larger than what it has sent.
@@ -14,13 +14,13 @@
 //! Every shard goes on emptying its own rings in the meantime, so two full rings cannot wait for
 //! each other.
 
-mod bell;
-mod lane;
+mod control_queue;
+mod waker;
 
-pub(crate) use bell::Bell;
+pub(crate) use control_queue::ControlQueue;
 #[cfg(test)]
-pub(crate) use lane::LOAD_MAX;
-pub(crate) use lane::Lane;
+pub(crate) use control_queue::LOAD_MAX;
+pub(crate) use waker::Waker;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -140,11 +140,11 @@ struct Outward<T> {
     pushed: u64,
     gauge: Arc<Gauge>,
     overflow: VecDeque<T>,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
     news: News,
 }
 
-/// Whether something was pushed since the peer's bell was last rung.
+/// Whether something was pushed since the peer was last woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     Told,
@@ -160,9 +160,9 @@ pub(crate) enum Pushed {
     Overflowed,
 }
 
-/// The mesh between as many shards as there are bells: one end for each.
-pub(crate) fn build<T>(bells: &[Arc<Bell>], ring_items: usize) -> Vec<Mesh<T>> {
-    let count = bells.len();
+/// The mesh between as many shards as there are wakers: one end for each.
+pub(crate) fn build<T>(wakers: &[Arc<Waker>], ring_items: usize) -> Vec<Mesh<T>> {
+    let count = wakers.len();
     let mut ends: Vec<Mesh<T>> = (0..count)
         .map(|_| Mesh {
             outward: Vec::new(),
@@ -184,7 +184,7 @@ pub(crate) fn build<T>(bells: &[Arc<Bell>], ring_items: usize) -> Vec<Mesh<T>> {
                 pushed: 0,
                 gauge: Arc::clone(&gauge),
                 overflow: VecDeque::new(),
-                bell: Arc::clone(&bells[to]),
+                waker: Arc::clone(&wakers[to]),
                 news: News::Told,
             }));
             let ring = consumer;
@@ -221,7 +221,7 @@ impl<T: Cargo> Outward<T> {
 }
 
 impl<T: Cargo> Mesh<T> {
-    /// Sends an item to another shard, which wakes up at the next [`Mesh::ring_bells`]. Items to
+    /// Sends an item to another shard, which wakes up at the next [`Mesh::wake_peers`]. Items to
     /// one shard arrive in the order they were pushed.
     #[inline]
     pub(crate) fn push(&mut self, to: usize, item: T) -> Pushed {
@@ -289,11 +289,11 @@ impl<T: Cargo> Mesh<T> {
     }
 
     /// Wakes the shards that were sent something and sleep.
-    pub(crate) fn ring_bells(&mut self) {
+    pub(crate) fn wake_peers(&mut self) {
         for peer in self.outward.iter_mut().flatten() {
             if peer.news == News::Untold {
                 peer.news = News::Told;
-                peer.bell.ring();
+                peer.waker.wake();
             }
         }
     }
@@ -341,7 +341,7 @@ impl<T: Cargo> Mesh<T> {
                 && gauge.is_wanted.swap(false, Ordering::Relaxed)
                 && let Some(back) = back
             {
-                back.bell.ring();
+                back.waker.wake();
             }
             if is_enough {
                 break;
@@ -471,10 +471,10 @@ mod tests {
     }
 
     fn mesh<T: Cargo>(shards: usize, ring_items: usize) -> Vec<Mesh<T>> {
-        let bells: Vec<_> = (0..shards)
-            .map(|_| Arc::new(Bell::new().unwrap()))
+        let wakers: Vec<_> = (0..shards)
+            .map(|_| Arc::new(Waker::new().unwrap()))
             .collect();
-        build(&bells, ring_items)
+        build(&wakers, ring_items)
     }
 
     #[test]
@@ -562,17 +562,17 @@ mod tests {
         assert_eq!(got, [500, 500]);
     }
 
-    /// Whoever sleeps over a full ring is woken when it is emptied.
+    /// A shard that sleeps over a full ring is woken when the ring is emptied.
     #[test]
     fn an_emptied_ring_wakes_its_sender() {
-        let bells: Vec<_> = (0..2).map(|_| Arc::new(Bell::new().unwrap())).collect();
-        let mut ends = build(&bells, 2);
+        let wakers: Vec<_> = (0..2).map(|_| Arc::new(Waker::new().unwrap())).collect();
+        let mut ends = build(&wakers, 2);
         let mut poll = mio::Poll::new().unwrap();
-        bells[0].register(poll.registry(), mio::Token(0)).unwrap();
+        wakers[0].register(poll.registry(), mio::Token(0)).unwrap();
         for item in 0..3 {
             ends[0].push(1, item);
         }
-        assert!(bells[0].begin_sleep(|| true));
+        assert!(wakers[0].begin_sleep(|| true));
         ends[1].take_all(|_| {});
         let mut events = mio::Events::with_capacity(4);
         poll.poll(&mut events, Some(std::time::Duration::ZERO))
@@ -586,14 +586,14 @@ mod tests {
     #[test]
     fn no_wake_up_is_lost() {
         const ITEMS: u64 = 20_000;
-        let bells: Vec<_> = (0..2).map(|_| Arc::new(Bell::new().unwrap())).collect();
-        let mut ends = build::<u64>(&bells, 16);
+        let wakers: Vec<_> = (0..2).map(|_| Arc::new(Waker::new().unwrap())).collect();
+        let mut ends = build::<u64>(&wakers, 16);
         let mut receiver = ends.pop().unwrap();
         let mut sender = ends.pop().unwrap();
-        let bell = Arc::clone(&bells[1]);
+        let waker = Arc::clone(&wakers[1]);
         let thread = std::thread::spawn(move || {
             let mut poll = mio::Poll::new().unwrap();
-            bell.register(poll.registry(), mio::Token(0)).unwrap();
+            waker.register(poll.registry(), mio::Token(0)).unwrap();
             let mut events = mio::Events::with_capacity(4);
             let mut sum = 0;
             let mut count = 0;
@@ -602,22 +602,22 @@ mod tests {
                     sum += item;
                     count += 1;
                 });
-                if count < ITEMS && bell.begin_sleep(|| !receiver.has_inward()) {
+                if count < ITEMS && waker.begin_sleep(|| !receiver.has_inward()) {
                     let limit = std::time::Duration::from_secs(20);
                     poll.poll(&mut events, Some(limit)).unwrap();
-                    assert!(!events.is_empty(), "slept through a bell");
-                    bell.end_sleep();
+                    assert!(!events.is_empty(), "the wake-up was lost");
+                    waker.end_sleep();
                 }
             }
             sum
         });
         for item in 0..ITEMS {
             sender.push(1, item);
-            sender.ring_bells();
+            sender.wake_peers();
             while sender.has_overflow() {
                 std::thread::yield_now();
                 sender.refill(|_| {});
-                sender.ring_bells();
+                sender.wake_peers();
             }
         }
         assert_eq!(thread.join().unwrap(), ITEMS * (ITEMS - 1) / 2);

@@ -21,7 +21,7 @@ use stentor_hub::PriorSession;
 use stentor_session_log::RestoredRoom;
 use stentor_session_store::Monitor;
 
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 
 pub use offline::{
     DamagedPlace, Ended, Exported, HarmedSession, ImportOptions, Imported, Outcome, Refused,
@@ -34,11 +34,11 @@ pub(crate) use spooling::{SpoolMessenger, Spooling};
 
 /// A shard is to look at what the threads of its sessions have left for it, if the server is there
 /// still.
-pub(crate) fn wake(backplane: &Weak<Backplane>, shard: u16) {
-    if let Some(backplane) = backplane.upgrade()
-        && let Some(way) = backplane.shards.get(usize::from(shard))
+pub(crate) fn wake(context: &Weak<ServerContext>, shard: u16) {
+    if let Some(context) = context.upgrade()
+        && let Some(way) = context.shards.get(usize::from(shard))
     {
-        way.lane.ring();
+        way.control_queue.wake();
     }
 }
 

@@ -6,10 +6,10 @@
 //!
 //! A round leaves the files alone that are kept in reserve for what the hub says.
 //!
-//! When there is no room, what the hub says waits until the keeper has made another file, and the
-//! shard holds back the answers that it belongs to. If the disk refuses files, or is far too slow,
-//! all of it is dropped, and the journal is behind. When there is room again, a round makes it
-//! complete.
+//! When there is no room, what the hub says waits until the maintenance thread has made another
+//! file, and the shard holds back the answers that it belongs to. If the disk refuses files, or is
+//! far too slow, all of it is dropped, and the journal is behind. When there is room again, a round
+//! makes it complete.
 //!
 //! With `sessions.sync = "always"`, the shard also holds answers back until the disk has what they
 //! belong to. One commit is under way at a time, and covers all that was appended before it began.
@@ -97,7 +97,7 @@ enum Completeness {
 /// Why something was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// The disk refuses files. The keeper has told that.
+    /// The disk refuses files. The maintenance thread has told that.
     Refused,
     /// A file has not come in time.
     Slow,
@@ -115,7 +115,7 @@ impl Why {
     }
 }
 
-/// What waits for room, in order.
+/// The records that wait for room, in order.
 #[derive(Debug)]
 struct Waiting {
     batches: VecDeque<Vec<u8>>,
@@ -238,7 +238,7 @@ pub(crate) struct Recorder {
     files_max: usize,
     /// Files that all sessions took when the last round ended; `None` before.
     files_last: Option<usize>,
-    /// Whether something was appended since the last look at the keeper.
+    /// Whether something was appended since the last look at the maintenance thread.
     has_news: bool,
     /// How long it is still to wait for room while sessions are restored.
     patience: Duration,
@@ -534,13 +534,14 @@ impl Recorder {
         self.round.is_some_and(|round| round.is_written)
     }
 
-    /// Whether the keeper has left something: to be asked before the shard sleeps.
+    /// Whether the maintenance thread has left something: to be asked before the shard sleeps.
     pub(crate) fn is_waited_for(&self) -> bool {
         let spooling = self.spooling.as_ref();
         self.writer.is_waited_for() || spooling.is_some_and(Spooling::is_waited_for)
     }
 
-    /// Takes what the keeper has done, and goes on with a round. To be called once in a turn.
+    /// Takes what the maintenance thread has done, and goes on with a round. To be called once in a
+    /// turn.
     pub(crate) fn tend(&mut self, hub: &mut Hub) -> Turn {
         if let Some(spooling) = &mut self.spooling {
             spooling.seal(hub);
@@ -643,7 +644,7 @@ impl Recorder {
     fn go_on(&mut self, hub: &mut Hub) {
         self.record(hub);
         if self.is_waiting() {
-            // What waits is older than what the round would say.
+            // The records that wait are older than those that the round would write.
             return;
         }
         let Some(mut round) = self.round.filter(|round| !round.waits) else {

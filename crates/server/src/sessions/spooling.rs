@@ -10,11 +10,11 @@ use stentor_hub::spool::{
 };
 use stentor_hub::{Hub, SPOOL_UNIT, SessionKey, SpoolOrder};
 use stentor_session::{ChunkPlace, Tick};
-use stentor_spool::{Lane, Owner, Place, Reply, SpoolEvent, UNIT, Watcher};
+use stentor_spool::{Owner, Place, Reply, SpoolEvent, SpoolHandle, UNIT, Watcher};
 use tracing::{info, warn};
 
 use super::wake;
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 
 /// Bytes of a shard that are on their way to the disk at most. What is more waits in the hub.
 const UNDER_WAY_MAX: usize = 16 << 20;
@@ -23,7 +23,7 @@ const _: () = assert!(SPOOL_UNIT == UNIT as u64, "places mean the same to both")
 
 /// See the module.
 pub(crate) struct Spooling {
-    lane: Lane,
+    handle: SpoolHandle,
     /// Of what has come, what an earlier turn had no time for: what was read, and the rest.
     read: VecDeque<(Owner, Option<Vec<u8>>)>,
     written: VecDeque<Reply>,
@@ -40,9 +40,9 @@ const FETCHED_PER_TURN: usize = 32;
 const SEALED_PER_TURN: usize = 128;
 
 impl Spooling {
-    pub(crate) const fn new(lane: Lane) -> Self {
+    pub(crate) const fn new(handle: SpoolHandle) -> Self {
         Self {
-            lane,
+            handle,
             read: VecDeque::new(),
             written: VecDeque::new(),
             has_more: false,
@@ -52,12 +52,12 @@ impl Spooling {
     /// Has the hub give the disk some of what sessions hold beyond their share, unless much is on
     /// its way there.
     pub(super) fn seal(&mut self, hub: &mut Hub) {
-        let may_seal = has_backlogs(hub) && self.lane.under_way() < UNDER_WAY_MAX;
+        let may_seal = has_backlogs(hub) && self.handle.under_way() < UNDER_WAY_MAX;
         if may_seal {
             seal_backlogs(hub, BYTES_PER_TURN);
             self.order(hub);
         }
-        let may_go_on = self.lane.under_way() < UNDER_WAY_MAX;
+        let may_go_on = self.handle.under_way() < UNDER_WAY_MAX;
         self.has_more = may_go_on && has_backlogs(hub);
     }
 
@@ -76,7 +76,7 @@ impl Spooling {
     }
 
     fn order_some(&self, hub: &mut Hub) {
-        let mut batch = self.lane.batch();
+        let mut batch = self.handle.batch();
         for order in take_spool_orders(hub) {
             match order {
                 SpoolOrder::Seal {
@@ -99,14 +99,14 @@ impl Spooling {
     /// anything.
     #[inline]
     pub(super) fn hear(&mut self, hub: &mut Hub, now: Tick) -> bool {
-        let free = self.lane.free_bytes();
-        tell_backlog_room(hub, now, self.lane.under_way(), free);
+        let free = self.handle.free_bytes();
+        tell_backlog_room(hub, now, self.handle.under_way(), free);
         // Asked in each turn, mostly for nothing.
         self.is_waited_for() && self.hear_some(hub, now)
     }
 
     fn hear_some(&mut self, hub: &mut Hub, now: Tick) -> bool {
-        for reply in self.lane.replies() {
+        for reply in self.handle.replies() {
             match reply {
                 Reply::Fetched(whose, bytes) => self.read.push_back((whose, bytes)),
                 Reply::Sealed(..) | Reply::GoesOn => self.written.push_back(reply),
@@ -133,13 +133,13 @@ impl Spooling {
 
     /// Whether something has come, or waits for another turn.
     pub(super) fn is_waited_for(&self) -> bool {
-        !self.read.is_empty() || !self.written.is_empty() || self.lane.has_replies()
+        !self.read.is_empty() || !self.written.is_empty() || self.handle.has_replies()
     }
 
     /// Bytes that are on their way to the disk. What the hub still has for it counts for its
     /// sessions. O(1).
     pub(super) fn bytes(&self) -> usize {
-        self.lane.under_way()
+        self.handle.under_way()
     }
 }
 
@@ -176,11 +176,11 @@ const fn chunk_place(place: Place) -> ChunkPlace {
 }
 
 /// Passes on what the spool says.
-pub(crate) struct SpoolMessenger(Weak<Backplane>);
+pub(crate) struct SpoolMessenger(Weak<ServerContext>);
 
 impl SpoolMessenger {
-    pub(crate) fn new(backplane: &Arc<Backplane>) -> Self {
-        Self(Arc::downgrade(backplane))
+    pub(crate) fn new(context: &Arc<ServerContext>) -> Self {
+        Self(Arc::downgrade(context))
     }
 }
 
@@ -199,8 +199,8 @@ impl Watcher for SpoolMessenger {
             ),
             SpoolEvent::Recovered => info!("backlogs of sessions go to the disk again"),
             SpoolEvent::Unreadable { file, error } => {
-                if let Some(backplane) = self.0.upgrade()
-                    && let Some(journals) = &backplane.journals
+                if let Some(context) = self.0.upgrade()
+                    && let Some(journals) = &context.journals
                 {
                     journals.unreadable.fetch_add(1, Ordering::Relaxed);
                 }

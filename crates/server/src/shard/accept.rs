@@ -123,7 +123,7 @@ impl Shard {
     pub(super) fn keep_spare(&mut self) {
         if self.spare.is_none() {
             // Any descriptor will do; nobody uses it.
-            self.spare = nix::unistd::dup(&*self.bell).ok();
+            self.spare = nix::unistd::dup(&*self.waker).ok();
         }
     }
 
@@ -152,7 +152,7 @@ impl Shard {
                     let port = Arc::clone(&listening.port);
                     self.figures.accepted += 1;
                     self.greet(port, fd, peer);
-                    if part.is_over(&self.hub, &self.backplane.clock) {
+                    if part.is_over(&self.hub, &self.context.clock) {
                         return More::Maybe;
                     }
                 }
@@ -181,13 +181,13 @@ impl Shard {
         self.keep_spare();
         let what = "a connection was closed: no file descriptor is left; raise the limit on open \
                     files (LimitNOFILE) or --shards";
-        self.backplane.journal.note(Entry::Shed { what });
-        self.backplane.journal.wake();
+        self.context.journal.note(Entry::Shed { what });
+        self.context.journal.wake();
     }
 
     /// Takes a connection in, to be served or to be refused.
     fn greet(&mut self, port: Arc<Port>, fd: OwnedFd, peer: Peer) {
-        let capacity = self.backplane.capacity;
+        let capacity = self.context.capacity;
         let is_full = self.is_full() && !self.make_room(peer.network());
         let is_proxy = |address| {
             let rules = port.rules.load();
@@ -228,7 +228,7 @@ impl Shard {
 
     /// Whether the shard has no descriptor for another connection that is served.
     fn is_full(&self) -> bool {
-        let capacity = self.backplane.capacity;
+        let capacity = self.context.capacity;
         // Those that are over have theirs until the end of the turn.
         let served = self.links.len() - self.gone.len();
         served >= capacity.connections || self.links.len() >= capacity.total()
@@ -240,9 +240,9 @@ impl Shard {
         if self.is_address_banned(peer) {
             return Err(Entrance::Banned);
         }
-        let (backplane, now) = (Arc::clone(&self.backplane), self.now);
+        let (context, now) = (Arc::clone(&self.context), self.now);
         let make_room = || self.make_room(peer.network());
-        let admitted = backplane.admission.admit(now, port, peer, make_room);
+        let admitted = context.admission.admit(now, port, peer, make_room);
         admitted.map_err(Entrance::Refused)
     }
 
@@ -275,7 +275,8 @@ impl Shard {
         matches!(self.stage, super::Stage::Serving)
     }
 
-    /// Accepts everybody who is waiting, to be told that the server stops, and closes the doors.
+    /// Accepts everybody who is waiting, to be told that the server stops, and closes the
+    /// listeners.
     pub(super) fn accept_last(&mut self) {
         let indexes: Vec<usize> = self.listeners.iter().map(|(index, _)| index).collect();
         for index in indexes {

@@ -1,4 +1,4 @@
-//! Bans, as a shard sees them: at the door, and among those who are there.
+//! Bans, as a shard sees them: as clients connect, and among those who are there.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const CLOSED_MAX: u64 = 8;
 impl Shard {
     /// Whether the address of a new connection is banned.
     pub(super) fn is_address_banned(&self, peer: Peer) -> bool {
-        let bans = &self.backplane.bans;
+        let bans = &self.context.bans;
         bans.of_address(self.now, peer.address()).is_some()
     }
 
@@ -41,7 +41,7 @@ impl Shard {
             client_id: &request.client_id,
             user: identity.user.as_deref(),
         };
-        let (bans, link) = (&self.backplane.bans, self.links.get(index)?);
+        let (bans, link) = (&self.context.bans, self.links.get(index)?);
         let by_name = bans.of_party(self.now, party);
         by_name.or_else(|| bans.of_address(self.now, link.peer.address()))
     }
@@ -49,7 +49,7 @@ impl Shard {
     /// Refuses somebody whose address is banned.
     pub(super) fn refuse_address(&mut self, index: u32, request: &ConnectRequest) {
         let address = self.links[index].peer.address();
-        match self.backplane.bans.of_address(self.now, address) {
+        match self.context.bans.of_address(self.now, address) {
             Some(ban) => self.refuse_banned(index, request, &ban),
             // The ban has ended since.
             None => self.refuse(index, request, CloseReason::Denied(Denied::Banned)),
@@ -82,7 +82,7 @@ impl Shard {
             let Phase::Live(session) = link.phase else {
                 continue;
             };
-            let (bans, now) = (&self.backplane.bans, self.now);
+            let (bans, now) = (&self.context.bans, self.now);
             let is_address = bans.of_address(now, link.peer.address()).is_some();
             let is_banned = |zone, client_id: &str, user: Option<&str>| {
                 let party = Party {

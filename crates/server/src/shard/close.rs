@@ -51,7 +51,7 @@ impl Shard {
         if self.gone.is_empty() {
             return;
         }
-        let now = self.backplane.clock.now();
+        let now = self.context.clock.now();
         let mut part = Part::short(&self.hub, self.now, now, FREE_TIME);
         let mut gone = std::mem::take(&mut self.gone);
         let mut done = 0;
@@ -59,11 +59,11 @@ impl Shard {
             done += 1;
             // Closing the descriptor takes it out of the poll.
             if self.take_out(index).is_some() {
-                self.backplane.shards[self.id]
+                self.context.shards[self.id]
                     .load
                     .fetch_sub(1, Ordering::Relaxed);
             }
-            if part.is_over(&self.hub, &self.backplane.clock) {
+            if part.is_over(&self.hub, &self.context.clock) {
                 break;
             }
         }
@@ -87,7 +87,7 @@ impl Shard {
         let mut part = self.begin_part(READ_TIME);
         while let Some(key) = self.broken.pop_front() {
             self.end(key);
-            if part.is_over(&self.hub, &self.backplane.clock) {
+            if part.is_over(&self.hub, &self.context.clock) {
                 break;
             }
         }

@@ -12,7 +12,7 @@ use super::pace::Part;
 use super::watch::ran;
 use crate::http::{Done, Errand};
 
-/// What waits, and what is done and not reported.
+/// The errands that wait, and those that are done and not reported.
 #[derive(Default)]
 pub(super) struct Desk {
     waiting: VecDeque<Errand>,
@@ -37,7 +37,7 @@ impl Shard {
             return;
         }
         let begun = ran();
-        let now = self.backplane.clock.now();
+        let now = self.context.clock.now();
         let mut part = Part::short(&self.hub, self.now, now, Duration::ZERO);
         while let Some(errand) = self.errands.waiting.pop_front() {
             let Errand {
@@ -48,14 +48,11 @@ impl Shard {
             let done = self.publish(message, user.as_deref());
             self.errands.done.push((number, done));
             // What the hub has left of earlier messages, to very many, is delivered first.
-            if part.is_over(&self.hub, &self.backplane.clock) || self.hub.is_due(self.now) {
+            if part.is_over(&self.hub, &self.context.clock) || self.hub.is_due(self.now) {
                 break;
             }
         }
-        self.backplane
-            .visitors
-            .errands
-            .report(&mut self.errands.done);
+        self.context.visitors.errands.report(&mut self.errands.done);
         self.watch.asked_since(begun);
     }
 }

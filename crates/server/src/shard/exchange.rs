@@ -99,7 +99,7 @@ impl Shard {
             Ok(Some((answer, consumed))) => {
                 link.tail.wipe(consumed);
                 let reply = self.answer_to(self.link_key(index));
-                let authenticator = &self.backplane.authenticator;
+                let authenticator = &self.context.authenticator;
                 let begun = authenticator.proceed(exchange, answer.data, reply);
                 self.go_on(index, request, begun);
             }
@@ -138,12 +138,12 @@ impl Shard {
                     ..LoginRequest::default()
                 };
                 let answer = self.answer_to(key);
-                self.backplane.authenticator.begin(request, answer)
+                self.context.authenticator.begin(request, answer)
             }
             Step::Continue => match self.exchanges.remove(&key) {
                 Some((exchange, _)) => {
                     let answer = self.answer_to(key);
-                    self.backplane.authenticator.proceed(exchange, data, answer)
+                    self.context.authenticator.proceed(exchange, data, answer)
                 }
                 None => {
                     let reason = CloseReason::Violation(Violation::UnexpectedAuth);

@@ -127,7 +127,7 @@ impl Writing {
             return false;
         }
         (self.flushes, self.bytes) = (flushes, bytes);
-        let now = shard.backplane.clock.now();
+        let now = shard.context.clock.now();
         let earliest = now.after(self.least).max(self.earliest);
         now >= *self.until.get_or_insert(earliest)
     }
@@ -153,9 +153,9 @@ impl Shard {
     /// The same in a turn that went on with connections: so how long it takes says how long the
     /// next turns go on.
     pub(super) fn flush_all_timed(&mut self) {
-        let before = self.backplane.clock.now();
+        let before = self.context.clock.now();
         self.flush_all();
-        self.longer.note(self.backplane.clock.now().since(before));
+        self.longer.note(self.context.clock.now().since(before));
     }
 
     /// Writes to those that have output, if they are few: they do not wait for connections that go
@@ -387,7 +387,7 @@ impl Shard {
         if self.figures.flushes.is_multiple_of(SAMPLE)
             && let Some(oldest) = self.batch.oldest()
         {
-            let latency = self.backplane.clock.now().since(oldest);
+            let latency = self.context.clock.now().since(oldest);
             // A latency of 584,000 years is none.
             self.figures
                 .latency

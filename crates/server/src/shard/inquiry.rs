@@ -15,7 +15,7 @@ use stentor_topic::Zone;
 
 use super::Shard;
 use super::asked::{Next, Waiting};
-use super::letter::{
+use super::command::{
     AboutClient, Audience, ClientEntry, Found, Inquiry, Listeners, QueueSeen, Reasons, Received,
     Survey,
 };
@@ -28,7 +28,7 @@ const WORST: usize = 20;
 /// Subscriptions of a session that are compared with a topic in one turn.
 const LOOKED_AT: usize = 256;
 
-/// What waits to be answered.
+/// The questions that wait to be answered.
 pub(super) type Questions = Waiting<Inquiry, (u64, Survey)>;
 
 impl Shard {
@@ -204,7 +204,7 @@ impl Shard {
     fn keep(&mut self, messages: Vec<Received>) -> Vec<Result<Kept, NotKept>> {
         let mut outcomes = Vec::with_capacity(messages.len());
         for (message, received_ms) in messages {
-            let store = &self.backplane.retained;
+            let store = &self.context.retained;
             let history = self.policy.hub.history(message.topic());
             let put = |message: &_| store.restore(message, received_ms, history);
             outcomes.push(self.hub.operate().keep_by(self.now, message, put));
@@ -323,7 +323,7 @@ impl Shard {
             mesh_inward: inward as u64,
             mesh_overflowed: overflowed as u64,
             stalled: (stalled.sum::<usize>() + self.awaiting_room.len()) as u64,
-            travelling: self.arrivals.waiting() as u64,
+            handovers: self.arrivals.waiting() as u64,
             latency: self.figures.latency.clone(),
             losses: LossReport {
                 causes,

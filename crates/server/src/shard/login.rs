@@ -14,7 +14,7 @@ use stentor_session::{
     read_connect, refusal,
 };
 
-use super::letter::{Letter, Purpose};
+use super::command::{Purpose, ShardCommand};
 use super::link::{Entrance, Link, LinkKey, Phase, Reading};
 use super::tell::Applicant;
 use super::{Shard, Stage};
@@ -160,7 +160,7 @@ impl Shard {
         let key = self.link_key(index);
         let asker = Asker::default();
         let answer = self.answer_to(key).asked_by(&asker);
-        let begun = self.backplane.authenticator.begin(login, answer);
+        let begun = self.context.authenticator.begin(login, answer);
         if let Begun::Pending = begun {
             self.askers.insert(key, asker);
         }
@@ -169,8 +169,8 @@ impl Shard {
 
     /// What the authenticator calls when it has decided.
     pub(super) fn answer_to(&self, key: LinkKey) -> Answer {
-        let (backplane, shard) = (Arc::clone(&self.backplane), self.id);
-        Answer::new(move |decision| backplane.post(shard, Letter::Login(key, decision)))
+        let (context, shard) = (Arc::clone(&self.context), self.id);
+        Answer::new(move |decision| context.post(shard, ShardCommand::Login(key, decision)))
     }
 
     /// The name of a link that exists.
@@ -279,8 +279,8 @@ impl Shard {
             // The hub assigns an id whose home is here.
             self.id
         } else {
-            let shards = self.backplane.shard_count();
-            let hasher = &self.backplane.hasher;
+            let shards = self.context.shard_count();
+            let hasher = &self.context.hasher;
             usize::from(home_shard(hasher, identity.zone, &request.client_id, shards).0)
         };
         if home != self.id {
@@ -308,7 +308,7 @@ impl Shard {
         request: Box<ConnectRequest>,
         identity: Arc<Identity>,
     ) {
-        // Reading looks at the lane, where a word to stop may have been.
+        // Reading looks at the control queue, where a word to stop may have been.
         if let Stage::Stopping(_) = self.stage {
             let reason = CloseReason::Local(Local::ShuttingDown);
             return self.refuse(index, &request, reason);
@@ -318,8 +318,8 @@ impl Shard {
         }
         let lasts = request.session_expiry_secs > 0;
         let peer = self.links[index].peer;
-        let tenants = lasts.then(|| self.backplane.tenants.of(&identity, peer));
-        let owner = self.backplane.tenants.owner(&identity, peer);
+        let tenants = lasts.then(|| self.context.tenants.of(&identity, peer));
+        let owner = self.context.tenants.owner(&identity, peer);
         let who = Arc::clone(&identity);
         let admitted = match self.hub.admit_as(&request, identity, tenants.as_ref()) {
             Ok(admitted) => admitted,
@@ -387,22 +387,22 @@ impl Shard {
             return None;
         };
         let link = self.links.get(index)?;
-        let (backplane, hub) = (&self.backplane, &self.policy.hub);
+        let (context, hub) = (&self.context, &self.policy.hub);
         let max = match limit {
             Limit::ConnectionsPerUser
             | Limit::ConnectionsPerUserOfZone
             | Limit::ConnectionsPerZone => {
-                let bound = backplane.authenticator.connection_bound(identity?, limit)?;
+                let bound = context.authenticator.connection_bound(identity?, limit)?;
                 return Some(Bound::Connections(bound));
             }
             Limit::ConnectionsOfListener => link.port.rules.load().connections_max,
-            Limit::ConnectionsPerShard => backplane.capacity.connections as u64,
+            Limit::ConnectionsPerShard => context.capacity.connections as u64,
             Limit::Sessions => hub.sessions_max,
-            Limit::Memory => backplane.ledger.budget(),
+            Limit::Memory => context.ledger.budget(),
             Limit::SessionsPerUser => hub.sessions_per_user_max.into(),
             Limit::SessionsPerAddress => hub.sessions_per_address_max.into(),
             Limit::SessionsPerZone => hub.sessions_per_zone_max.into(),
-            _ => backplane.admission.max(limit)?,
+            _ => context.admission.max(limit)?,
         };
         Some(Bound::Number(limit, max))
     }

@@ -9,8 +9,8 @@
 //! **Invariants.** A shard never blocks but in its poll, takes no lock on the way of a message,
 //! and writes no files. Descriptors come from its own accept or its inbox. A slot is given free at
 //! the end of the turn only, so that what happens earlier in the turn never meets a stranger in it.
-//! Before the bytes of a read are applied, the lane is looked at: what another shard announced
-//! before a client could know of it is then known here too.
+//! Before the bytes of a read are applied, the control queue is looked at: what another shard
+//! announced before a client could know of it is then known here too.
 
 mod absent;
 mod accept;
@@ -18,14 +18,14 @@ mod asked;
 mod backlog;
 mod banned;
 mod close;
-mod doors;
+mod command;
+mod control_queues;
 mod errands;
 mod exchange;
 mod flush;
+mod handover;
 mod inquiry;
-mod lanes;
 mod leave;
-mod letter;
 mod link;
 mod login;
 mod pace;
@@ -33,6 +33,7 @@ mod pause;
 mod policy;
 mod poller;
 mod read;
+mod readiness;
 mod recording;
 mod replies;
 mod scratch;
@@ -40,16 +41,15 @@ mod strangers;
 mod tail;
 mod take_over;
 mod tell;
-mod travel;
 mod unwritten;
 mod wait;
 mod watch;
 mod weigh;
 
 pub(crate) use accept::unix_peer;
-pub(crate) use letter::{
-    AboutClient, ClientEntry, Found, Incoming, Inquiry, Letter, Listeners, Purpose, QueueSeen,
-    Survey, Traveller,
+pub(crate) use command::{
+    AboutClient, ClientEntry, Found, Handover, Incoming, Inquiry, Listeners, Purpose, QueueSeen,
+    ShardCommand, Survey,
 };
 pub(crate) use link::LinkBytes;
 pub(crate) use login::reason_of;
@@ -73,23 +73,23 @@ use stentor_hub::{
 use stentor_session::{Batch, Tick, Wheel};
 use stentor_topic::Slots;
 
-use crate::backplane::Backplane;
 use crate::call::Reply;
+use crate::context::ServerContext;
 use crate::inbox::{Arrivals, Inbox, Outbox, Tickets};
 use crate::listener::Port;
-use crate::mesh::{Bell, Mesh};
+use crate::mesh::{Mesh, Waker};
 use crate::sessions::{Heritage, Prior, Recorder};
 use crate::telemetry::Histogram;
 use crate::trace::Taps;
 use crate::transport::Transport;
 use accept::Listening;
 use backlog::Backlog;
-use doors::{Doors, inherit};
 use inquiry::Questions;
 use link::{Link, LinkKey, Phase, Reading};
 use pace::{ADVANCE_TIME, ADVANCE_VISITS, Crowd, Longer, Part};
 use poller::Poller;
 use read::Rows;
+use readiness::{Readiness, inherit};
 use scratch::Scratch;
 use strangers::Strangers;
 use take_over::TakeOvers;
@@ -98,7 +98,7 @@ use watch::Watch;
 use weigh::Long;
 
 /// Tokens above the slots of connections, which are 32 bits wide.
-const BELL: Token = Token(usize::MAX - 1);
+const WAKER: Token = Token(usize::MAX - 1);
 const INBOX: Token = Token(usize::MAX - 2);
 const ALARM: Token = Token(usize::MAX - 3);
 const FIRST_LISTENER: usize = 1 << 40;
@@ -114,14 +114,14 @@ pub(crate) struct Equipment {
     /// The shard's number.
     pub(crate) id: usize,
     pub(crate) poll: Poll,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) waker: Arc<Waker>,
     pub(crate) inbox: Inbox,
     pub(crate) mesh: Mesh<MeshItem>,
     pub(crate) listeners: Vec<(Arc<Port>, OwnedFd)>,
     /// What its hub shares with those of other shards; the hub itself never leaves its thread.
     pub(crate) shared: Shared,
     pub(crate) policy: Arc<Policy>,
-    pub(crate) backplane: Arc<Backplane>,
+    pub(crate) context: Arc<ServerContext>,
     /// None if nothing is written down of sessions.
     pub(crate) heritage: Option<Heritage>,
 }
@@ -129,18 +129,18 @@ pub(crate) struct Equipment {
 /// See the module.
 pub(crate) struct Shard {
     id: usize,
-    backplane: Arc<Backplane>,
+    context: Arc<ServerContext>,
     policy: Arc<Policy>,
     poller: Poller,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
     hub: Hub,
     /// Writes sessions down, where that is wanted.
     recorder: Option<Recorder>,
     /// Sessions whose answers wait until what they belong to is written down.
     unwritten: Unwritten,
-    /// What waits for that and is for other shards: items, and their bytes.
+    /// The items that wait for that and are for other shards: their number, and their bytes.
     unsent: (usize, usize),
-    doors: Doors,
+    readiness: Readiness,
     mesh: Mesh<MeshItem>,
     links: Slots<Link>,
     serials: u32,
@@ -183,8 +183,8 @@ pub(crate) struct Shard {
     taking_over: TakeOvers,
     /// Links whose slot is free after this turn, or after the next ones.
     gone: Vec<u32>,
-    letters: Vec<Letter>,
-    opening: Opening,
+    commands: Vec<ShardCommand>,
+    applying: Applying,
     scratch: Scratch,
     batch: Batch,
     now: Tick,
@@ -222,8 +222,8 @@ enum Patience {
     Moment,
 }
 
-/// Whether letters are being opened.
-enum Opening {
+/// Whether commands are being applied.
+enum Applying {
     Idle,
     Busy,
 }
@@ -255,24 +255,24 @@ struct Figures {
     latency: Histogram,
 }
 
-fn hub(number: u8, shared: Shared, policy: &Policy, backplane: &Backplane) -> Hub {
-    let (shards, hasher) = (backplane.shard_count(), backplane.hasher.clone());
+fn hub(number: u8, shared: Shared, policy: &Policy, context: &ServerContext) -> Hub {
+    let (shards, hasher) = (context.shard_count(), context.hasher.clone());
     let settings = Arc::clone(&policy.hub);
     let mut hub = Hub::new(ShardId(number), shards, hasher, shared, settings);
     hub.turn_mut().count_beside(Beside::Slice(ADVANCE_VISITS));
     hub
 }
 
-fn outbox(backplane: &Backplane) -> Outbox {
-    let slots = backplane.shards.iter().map(|way| way.slot.clone());
+fn outbox(context: &ServerContext) -> Outbox {
+    let slots = context.shards.iter().map(|way| way.slot.clone());
     Outbox::new(slots.collect())
 }
 
-/// Has the poll watch what is the shard's own: its bell and its inbox.
-fn watch_own(poll: &Poll, bell: &Bell, inbox: Inbox) -> std::io::Result<Arrivals<Incoming>> {
+/// Has the poll watch what is the shard's own: its waker and its inbox.
+fn watch_own(poll: &Poll, waker: &Waker, inbox: Inbox) -> std::io::Result<Arrivals<Incoming>> {
     let arrivals = Arrivals::new(inbox);
     let registry = poll.registry();
-    bell.register(registry, BELL)?;
+    waker.register(registry, WAKER)?;
     let inbox = arrivals.as_raw_fd();
     registry.register(&mut SourceFd(&inbox), INBOX, Interest::READABLE)?;
     Ok(arrivals)
@@ -288,26 +288,26 @@ impl Shard {
         let Equipment {
             id,
             poll,
-            bell,
+            waker,
             inbox,
             mesh,
             listeners,
             shared,
             policy,
-            backplane,
+            context,
             heritage,
         } = equipment;
-        let (recorder, prior, doors) = inherit(heritage);
+        let (recorder, prior, readiness) = inherit(heritage);
         Self {
             id,
-            arrivals: watch_own(&poll, &bell, inbox)?,
+            arrivals: watch_own(&poll, &waker, inbox)?,
             poller: Poller::new(poll, ALARM)?,
-            bell,
-            hub: hub(number_of(id), shared, &policy, &backplane),
+            waker,
+            hub: hub(number_of(id), shared, &policy, &context),
             recorder,
             unwritten: Unwritten::default(),
             unsent: Default::default(),
-            doors,
+            readiness,
             mesh,
             links: Slots::new(),
             serials: 0,
@@ -315,15 +315,15 @@ impl Shard {
             listeners: Slab::new(),
             accepting: Vec::new(),
             patience: Patience::None,
-            outbox: outbox(&backplane),
+            outbox: outbox(&context),
             tickets: Tickets::of(number_of(id)),
-            timers: Wheel::new(backplane.clock.now()),
+            timers: Wheel::new(context.clock.now()),
             due: VecDeque::new(),
             exchanges: HashMap::new(),
             askers: HashMap::new(),
             readable: Rows::default(),
             strangers: Strangers::default(),
-            stalled: vec![Vec::new(); backplane.shards.len()],
+            stalled: vec![Vec::new(); context.shards.len()],
             awaiting_room: Vec::new(),
             resumed: Vec::new(),
             pending: Vec::new(),
@@ -333,11 +333,11 @@ impl Shard {
             broken: VecDeque::new(),
             taking_over: TakeOvers::default(),
             gone: Vec::new(),
-            letters: Vec::new(),
-            opening: Opening::Idle,
+            commands: Vec::new(),
+            applying: Applying::Idle,
             scratch: Scratch::new(),
             batch: Batch::new(),
-            now: backplane.clock.now(),
+            now: context.clock.now(),
             stage: Stage::Serving,
             spare: None,
             napped: Nap::Due,
@@ -350,7 +350,7 @@ impl Shard {
             errands: errands::Desk::default(),
             replies: VecDeque::new(),
             policy,
-            backplane,
+            context,
         }
         .begin(listeners, prior)
     }
@@ -396,18 +396,18 @@ impl Shard {
 
     fn turn(&mut self, events: &mut Events) {
         self.wait(events);
-        self.now = self.backplane.clock.now();
+        self.now = self.context.clock.now();
         self.figures.turns += 1;
         self.begin_turn();
-        self.share_lanes();
-        self.open_letters();
+        self.share_control_queues();
+        self.drain_commands();
         self.answer_all();
         self.deliver_replies();
         self.run_errands();
         let has_drained = self.drain_unladen();
         self.take_events(events);
-        self.open_doors();
-        if self.doors.are_open() {
+        self.open_when_ready();
+        if self.readiness.is_open() {
             self.accept_all();
         }
         let held = std::mem::take(&mut self.resumed);
@@ -421,7 +421,7 @@ impl Shard {
         self.take_over_all();
         let packets = self.crowd.note(has_read_all);
         self.hub.turn_mut().set_packets_at_once(packets);
-        self.mesh.ring_bells();
+        self.mesh.wake_peers();
         self.record(None);
         if self.may_flush() {
             if goes_on {
@@ -434,7 +434,7 @@ impl Shard {
         self.tend_recorder();
         self.close_all();
         self.write_final_outputs();
-        self.mesh.ring_bells();
+        self.mesh.wake_peers();
         self.outbox.flush();
         self.tell();
         self.free();
@@ -446,56 +446,58 @@ impl Shard {
     fn keep_accounts(&mut self) {
         let shard = ShardId(number_of(self.id));
         let unwritten = self.unwritten_bytes();
-        let ledger = &self.backplane.ledger;
+        let ledger = &self.context.ledger;
         ledger.write(shard, Holding::Draining, self.figures.draining);
         ledger.write(shard, Holding::Connections, self.figures.links);
         let untold = self.hub.turn().untold_bytes();
         ledger.write(shard, Holding::Mesh, self.mesh.overflowed_bytes() + untold);
         ledger.write(shard, Holding::Journal, unwritten);
         if ledger.has_grown(shard) {
-            self.backplane.alarm.ring();
+            self.context.alarm.ring();
         }
     }
 
-    fn open_letters(&mut self) {
-        let mut letters = std::mem::take(&mut self.letters);
-        self.backplane.shards[self.id].lane.take(&mut letters);
-        let was_idle = matches!(self.opening, Opening::Idle);
+    fn drain_commands(&mut self) {
+        let mut commands = std::mem::take(&mut self.commands);
+        self.context.shards[self.id]
+            .control_queue
+            .take(&mut commands);
+        let was_idle = matches!(self.applying, Applying::Idle);
         if was_idle {
-            self.opening = Opening::Busy;
+            self.applying = Applying::Busy;
         }
-        for letter in letters.drain(..) {
-            self.open(letter);
+        for command in commands.drain(..) {
+            self.apply_command(command);
         }
         if was_idle {
-            self.opening = Opening::Idle;
+            self.applying = Applying::Idle;
         }
-        self.letters = letters;
+        self.commands = commands;
     }
 
-    fn open(&mut self, letter: Letter) {
-        match letter {
-            Letter::Hub(item) => {
+    fn apply_command(&mut self, command: ShardCommand) {
+        match command {
+            ShardCommand::Hub(item) => {
                 self.hub.control(self.now, item);
                 self.forward();
             }
-            Letter::Incoming(ticket, incoming) => {
+            ShardCommand::Incoming(ticket, incoming) => {
                 if let Some((incoming, fd)) = self.arrivals.expect(ticket, incoming) {
                     self.take_in(incoming, fd);
                 }
             }
-            Letter::Login(key, decision) => self.decided(key, decision),
-            Letter::Configure(policy) => {
+            ShardCommand::Login(key, decision) => self.decided(key, decision),
+            ShardCommand::Configure(policy) => {
                 self.hub.operate().reconfigure(Arc::clone(&policy.hub));
                 self.policy = policy;
             }
-            Letter::Adaptors(adaptors) => self.hub.operate().set_adaptors(adaptors),
-            Letter::Unlisten(port) => self.unlisten(&port),
-            Letter::Traces(traces) => self.taps.set(traces),
-            Letter::Answer(reply) => self.replies.push_back(reply),
-            Letter::Publish(errands) => self.take_errands(errands),
-            Letter::Inquiry(inquiry) => self.question(inquiry),
-            Letter::Stop(deadline) => self.stop(deadline),
+            ShardCommand::Adaptors(adaptors) => self.hub.operate().set_adaptors(adaptors),
+            ShardCommand::Unlisten(port) => self.unlisten(&port),
+            ShardCommand::Traces(traces) => self.taps.set(traces),
+            ShardCommand::Answer(reply) => self.replies.push_back(reply),
+            ShardCommand::Publish(errands) => self.take_errands(errands),
+            ShardCommand::Inquiry(inquiry) => self.question(inquiry),
+            ShardCommand::Stop(deadline) => self.stop(deadline),
         }
     }
 
@@ -508,10 +510,10 @@ impl Shard {
     /// Takes what other shards have sent, as far as the turn has time. Returns whether that was all
     /// that they had sent when the round began.
     fn drain_mesh(&mut self) -> bool {
-        let (hub, now, clock) = (&mut self.hub, self.now, &self.backplane.clock);
+        let (hub, now, clock) = (&mut self.hub, self.now, &self.context.clock);
         if self.mesh.begin_round() {
             hub.begin_drain();
-            self.doors.drain_begins();
+            self.readiness.drain_begins();
         }
         let mut part = Part::drain(hub, now, &self.longer);
         if self.backlog.is_behind() {
@@ -522,7 +524,7 @@ impl Shard {
             part.is_over(hub, clock)
         });
         if is_through {
-            if self.doors.drain_ends() {
+            if self.readiness.drain_ends() {
                 end_restoring(hub);
             }
             hub.end_drain(now);
@@ -576,10 +578,10 @@ impl Shard {
         let effects = self.hub.effects();
         let goes = |(_, item): &mut (ShardId, ShardItem)| !waits || !item.is_outcome();
         let syncs = self.recorder.as_ref().is_some_and(Recorder::waits);
-        for (to, item) in effects.lanes.extract_if(.., goes) {
+        for (to, item) in effects.control_items.extract_if(.., goes) {
             match syncs && item.is_outcome() {
                 true => self.unwritten.hold_outcome((to, item)),
-                false => self.backplane.post_item(to, item),
+                false => self.context.post_item(to, item),
             }
         }
         self.resumed
@@ -601,7 +603,7 @@ impl Shard {
     fn take_events(&mut self, events: &Events) {
         for event in events {
             match event.token() {
-                BELL | ALARM => {}
+                WAKER | ALARM => {}
                 INBOX => self.receive_arrivals(),
                 Token(token) if token >= FIRST_LISTENER => {
                     self.accepting.push(token - FIRST_LISTENER);
@@ -697,12 +699,12 @@ impl Shard {
 
     /// Goes on with what earlier turns have left, for as long as this one has time.
     fn advance_on(&mut self) {
-        let now = self.backplane.clock.now();
+        let now = self.context.clock.now();
         let mut part = Part::short(&self.hub, self.now, now, ADVANCE_TIME).of_long_steps();
         let mut before = None;
         while self.goes_on()
             && before.replace(self.hub.turn().visits()) != Some(self.hub.turn().visits())
-            && !part.is_over(&self.hub, &self.backplane.clock)
+            && !part.is_over(&self.hub, &self.context.clock)
         {
             self.hub.advance(self.now);
             self.forward();
@@ -723,13 +725,13 @@ impl Shard {
             return None;
         }
         self.weigh(index);
-        self.backplane.shards[self.id]
+        self.context.shards[self.id]
             .load
             .fetch_add(1, Ordering::Relaxed);
         Some(index)
     }
 
-    /// Begins to stop: answers who is waiting at the door, tells the clients, closes.
+    /// Begins to stop: answers those who wait to be accepted, tells the clients, closes.
     fn stop(&mut self, deadline: Tick) {
         if self.stage != Stage::Serving {
             return;

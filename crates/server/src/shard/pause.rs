@@ -105,7 +105,7 @@ impl Shard {
             return;
         }
         self.hub.turn_mut().set_packets_at_once(LONGER_PACKETS);
-        let now = self.backplane.clock.now();
+        let now = self.context.clock.now();
         let mut part = Part::go_on(&self.hub, self.now, now, &self.longer);
         let mut waiting = Vec::new();
         let mut held = held.into_iter();
@@ -123,7 +123,7 @@ impl Shard {
                 }
                 self.resume(index);
             }
-            if part.is_over(&self.hub, &self.backplane.clock) {
+            if part.is_over(&self.hub, &self.context.clock) {
                 break;
             }
         }

@@ -13,7 +13,7 @@ use super::link::{Entrance, LONG_CONNECT, Link, Phase, Reading, Stream};
 use super::pace::{Part, READ_TIME};
 use super::scratch::HEADROOM;
 use super::tell::Applicant;
-use super::{Opening, Shard};
+use super::{Applying, Shard};
 use crate::proxy::ProxyHeader;
 
 /// What one read takes of TLS or WebSocket. It may hold 300 changes of a TLS key, of 6 µs each.
@@ -97,7 +97,7 @@ impl Shard {
             } else {
                 self.read_unless_waiting(index, part);
             }
-            if part.is_over(&self.hub, &self.backplane.clock) {
+            if part.is_over(&self.hub, &self.context.clock) {
                 return (place + 1, true);
             }
         }
@@ -143,7 +143,7 @@ impl Shard {
 
     /// A part of this turn that begins now.
     pub(super) fn begin_part(&self, time: Duration) -> Part {
-        let now = self.backplane.clock.now();
+        let now = self.context.clock.now();
         Part::begin(&self.hub, self.now, now, time)
     }
 
@@ -162,12 +162,12 @@ impl Shard {
         if self.strangers.line.is_empty() || self.is_overladen() {
             return;
         }
-        let until = self.backplane.clock.now().after(self.handshake_time());
+        let until = self.context.clock.now().after(self.handshake_time());
         while let Some(key) = self.strangers.line.pop() {
             if self.link_named(key).is_some() {
                 self.read(key.index);
             }
-            if self.backplane.clock.now() >= until {
+            if self.context.clock.now() >= until {
                 break;
             }
         }
@@ -290,8 +290,8 @@ impl Shard {
     /// Takes the bytes in the scratch buffer. What another shard announced before they were sent
     /// must be known before they are applied.
     fn take_in_order(&mut self, index: u32, len: usize) {
-        if self.lane_is_pending() {
-            self.take_after_letters(index, len);
+        if self.has_commands() {
+            self.take_after_commands(index, len);
         } else {
             self.take(index, len);
         }
@@ -301,27 +301,27 @@ impl Shard {
     /// clock says what they take, and that is returned.
     fn take_timed(&mut self, index: u32, len: usize) -> Duration {
         let serial = self.links.get(index).map(|link| link.serial);
-        let began = self.backplane.clock.now();
+        let began = self.context.clock.now();
         self.take_in_order(index, len);
         let link = self.links.get(index);
         let link = link.filter(|link| Some(link.serial) == serial);
         let key = link.and_then(Link::session);
-        let took = self.backplane.clock.now().since(began);
+        let took = self.context.clock.now().since(began);
         self.hub.turn_mut().count_beside(Beside::Layers(key, took));
         took
     }
 
-    /// Opens the letters that have come before the bytes in the scratch buffer are taken. A letter
+    /// Applies the commands that have come before the bytes in the scratch buffer are taken. One
     /// may need the buffer for another connection, so the bytes lie beside it in the meantime:
     /// nobody's may be taken for somebody else's.
     #[cold]
-    fn take_after_letters(&mut self, index: u32, len: usize) {
-        if !matches!(self.opening, Opening::Idle) {
-            // This read is a part of that: letters that have come since must not overtake others.
+    fn take_after_commands(&mut self, index: u32, len: usize) {
+        if !matches!(self.applying, Applying::Idle) {
+            // This read is a part of that: commands that have come since must not overtake others.
             return self.take(index, len);
         }
         let bytes: Box<[u8]> = self.scratch.read(len).into();
-        self.open_letters();
+        self.drain_commands();
         self.scratch.space()[..len].copy_from_slice(&bytes);
         self.take(index, len);
     }

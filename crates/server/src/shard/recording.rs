@@ -136,7 +136,7 @@ impl Shard {
             self.read_held();
         }
         for (to, item) in outcomes {
-            self.backplane.post_item(to, item);
+            self.context.post_item(to, item);
         }
         if goes_on || has_mesh {
             self.forward();
@@ -177,14 +177,14 @@ impl Shard {
         // Clients of other shards do not hear either that it is there.
         let mut outcomes = self.unwritten.outcomes(true);
         let is_outcome = |(_, item): &mut (ShardId, ShardItem)| item.is_outcome();
-        outcomes.extend(self.hub.effects().lanes.extract_if(.., is_outcome));
+        outcomes.extend(self.hub.effects().control_items.extract_if(.., is_outcome));
         for (to, mut item) in outcomes {
             if let ShardItem::Resolved { outcome, .. } = &mut item
                 && !outcome.reason.is_error()
             {
                 *outcome = NotKept::Sessions.outcome();
             }
-            self.backplane.post_item(to, item);
+            self.context.post_item(to, item);
         }
         self.forward();
     }
@@ -198,7 +198,7 @@ impl Shard {
         let effects = self.hub.effects();
         let unsent = effects.mesh.iter().map(|(_, item)| item.bytes()).sum();
         self.unsent = (effects.mesh.len(), unsent);
-        let outcomes = effects.lanes.len() * size_of::<(ShardId, ShardItem)>();
+        let outcomes = effects.control_items.len() * size_of::<(ShardId, ShardItem)>();
         (recorder.bytes() + self.unwritten.bytes() + outcomes + unsent) as u64
     }
 

@@ -2,7 +2,8 @@
 //!
 //! An answer may have as much as 256 KiB, and the journal keeps it for a session that lasts. So a
 //! turn takes one of those, or some small ones, and none while far too much waits for the journal.
-//! What waits is bounded where calls are handed over: see [`crate::call::Answers`].
+//! The number of replies that wait is bounded where calls are handed over: see
+//! [`crate::call::Answers`].
 
 use stentor_hub::{ControlItem, ServiceCommand};
 

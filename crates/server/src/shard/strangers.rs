@@ -86,7 +86,7 @@ struct Surplus {
     left: u32,
     /// How many each address has, with those that have come since.
     counts: HashMap<Place, u32>,
-    /// Until when this holds.
+    /// The time until which this holds.
     again: Option<Tick>,
     /// Whether there may be more than the look has found.
     has_more: bool,

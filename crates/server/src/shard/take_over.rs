@@ -90,7 +90,7 @@ impl Shard {
         request: Box<ConnectRequest>,
         identity: Arc<Identity>,
     ) {
-        let hasher = &self.backplane.hasher;
+        let hasher = &self.context.hasher;
         let client = hasher.hash(identity.zone, &request.client_id);
         self.links[index].phase = Phase::Authenticating(request);
         self.taking_over.push(TakeOver {
@@ -116,7 +116,7 @@ impl Shard {
             if self.take_over(next) {
                 left += usize::from(self.taking_over.go_on(client));
             }
-            if part.is_over(&self.hub, &self.backplane.clock) {
+            if part.is_over(&self.hub, &self.context.clock) {
                 break;
             }
         }

@@ -37,10 +37,8 @@ impl Shard {
         }
         for mut event in events.drain(..) {
             if let stentor_hub::Event::Administered { identity, .. } = &event {
-                let zone = self.backplane.zone_name(identity.zone);
-                self.backplane
-                    .journal
-                    .note(Entry::Administered(event, zone));
+                let zone = self.context.zone_name(identity.zone);
+                self.context.journal.note(Entry::Administered(event, zone));
                 continue;
             }
             let origin = match &mut event {
@@ -52,7 +50,7 @@ impl Shard {
                 } => {
                     // As the login name says it.
                     if let (Some(user), false) = (user, *zone == Zone::DEFAULT) {
-                        let zone = self.backplane.zone_name(*zone);
+                        let zone = self.context.zone_name(*zone);
                         *user = login_name(&zone, user).into();
                     }
                     let link = self.links.get(link.0);
@@ -60,9 +58,9 @@ impl Shard {
                 }
                 _ => None,
             };
-            self.backplane.journal.note(Entry::Session(event, origin));
+            self.context.journal.note(Entry::Session(event, origin));
         }
-        self.backplane.journal.wake();
+        self.context.journal.wake();
     }
 
     /// Notes that a connection was not let in.
@@ -93,7 +91,7 @@ impl Shard {
         fault: Option<Fault>,
     ) {
         if let Some(link) = self.links.get(index) {
-            self.backplane.journal.note(Entry::Refused {
+            self.context.journal.note(Entry::Refused {
                 peer: link.peer,
                 port: Arc::clone(&link.port),
                 user: link.claim(who.user),
@@ -101,7 +99,7 @@ impl Shard {
                 fault,
                 reason,
             });
-            self.backplane.journal.wake();
+            self.context.journal.wake();
         }
     }
 }

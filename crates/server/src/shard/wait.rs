@@ -19,9 +19,9 @@ impl Shard {
     pub(super) fn wait(&mut self, events: &mut Events) {
         let timeout = self.timeout();
         let sleeps = timeout != Some(Duration::ZERO)
-            && self.bell.begin_sleep(|| {
+            && self.waker.begin_sleep(|| {
                 let has_come = self.mesh.has_inward() && !self.is_overladen()
-                    || self.lane_is_pending()
+                    || self.has_commands()
                     || self.recorder.as_ref().is_some_and(Recorder::is_waited_for);
                 !has_come && !self.may_tell()
             });
@@ -33,12 +33,12 @@ impl Shard {
         // The turn has hardly taken long enough for another look at the clock.
         self.poller.wait(events, self.now, timeout);
         if sleeps {
-            self.bell.end_sleep();
+            self.waker.end_sleep();
         }
     }
 
-    pub(super) fn lane_is_pending(&self) -> bool {
-        self.backplane.shards[self.id].lane.is_pending()
+    pub(super) fn has_commands(&self) -> bool {
+        self.context.shards[self.id].control_queue.is_pending()
     }
 
     /// How long the poll may wait; `None` for ever.
@@ -53,7 +53,7 @@ impl Shard {
         let goes_on = !self.resumed.is_empty() || !self.due.is_empty() || ends;
         let accepts = !self.accepting.is_empty() && self.patience == Patience::None;
         let goes_on = goes_on || self.recorder.as_ref().is_some_and(Recorder::has_work);
-        let goes_on = goes_on || self.doors.hear() || self.has_questions();
+        let goes_on = goes_on || self.readiness.needs_round() || self.has_questions();
         let goes_on = goes_on || self.has_errands() || self.has_replies();
         if reads || flushes || goes_on || accepts || !self.pending.is_empty() {
             return Some(Duration::ZERO);
@@ -76,7 +76,7 @@ impl Shard {
             // Nobody says that a journal of another shard has room again.
             || !self.awaiting_room.is_empty()
             || self.recorder.as_ref().is_some_and(Recorder::lacks_room)
-            || self.doors.wait()
+            || self.readiness.waits_for_others()
             || !self.accepting.is_empty()
             || self.hub.turn().waits_for_share_room()
     }

@@ -215,7 +215,7 @@ impl Shard {
 
     /// A turn is over, except that its slots are not free.
     pub(super) fn end_turn(&mut self) {
-        let now = self.backplane.clock.now();
+        let now = self.context.clock.now();
         let took = now.since(self.now).saturating_sub(self.napped_for());
         self.watch.last_took = took;
         self.watch.times.taken += took;
@@ -260,8 +260,8 @@ impl Shard {
         if is_long && now.since(self.watch.told_at) >= TELL_TIME {
             self.watch.told_at = now;
             let more = mem::take(&mut self.watch.untold) - 1;
-            self.backplane.journal.note(Entry::LongTurn(turn, more));
-            self.backplane.journal.wake();
+            self.context.journal.note(Entry::LongTurn(turn, more));
+            self.context.journal.wake();
         }
     }
 }

@@ -163,8 +163,8 @@ impl Shard {
     }
 
     fn end_longest(&mut self) {
-        let budget = self.backplane.ledger.budget();
-        let most = budget / LONG_PART / self.backplane.shards.len() as u64;
+        let budget = self.context.ledger.budget();
+        let most = budget / LONG_PART / self.context.shards.len() as u64;
         for _ in 0..ENDED_MAX {
             if !self.figures.long.is_beyond(most) {
                 return;

@@ -8,7 +8,7 @@ use stentor_topic::Zone;
 use super::rows::Rows;
 use super::selection::{Selection, places};
 use super::{Surveys, TooMany, each_step};
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::shard::{Inquiry, Survey};
 use crate::telemetry::collect::ask_all;
 
@@ -47,8 +47,8 @@ impl Census {
 }
 
 /// Sessions on all shards. It asks for no walk.
-pub(crate) fn sessions(backplane: &Backplane) -> usize {
-    let reports = ask_all(backplane, Inquiry::Figures);
+pub(crate) fn sessions(context: &ServerContext) -> usize {
+    let reports = ask_all(context, Inquiry::Figures);
     reports
         .iter()
         .map(|report| report.stats.sessions as usize)
@@ -56,28 +56,28 @@ pub(crate) fn sessions(backplane: &Backplane) -> usize {
 }
 
 /// Walks over all sessions.
-pub(super) fn walk(backplane: &Backplane) -> Result<Census, TooMany> {
-    let (surveys, began) = (&backplane.surveys, backplane.clock.now());
-    if sessions(backplane) > SESSIONS_MAX {
+pub(super) fn walk(context: &ServerContext) -> Result<Census, TooMany> {
+    let (surveys, began) = (&context.surveys, context.clock.now());
+    if sessions(context) > SESSIONS_MAX {
         return Err(TooMany::Sessions);
     }
     let mut rows = Rows::default();
     let question = |rows, answer| Survey::Clients { rows, answer };
     let mut too_many = None;
-    let is_complete = each_step(backplane, Rows::with_room, question, |part| {
+    let is_complete = each_step(context, Rows::with_room, question, |part| {
         rows.append(part);
         let ranks = rows.len() * size_of::<u32>();
         if rows.len() > SESSIONS_MAX {
             too_many = Some(TooMany::Sessions);
-        } else if !surveys.has_room_for_clients(backplane, rows.bytes() + ranks) {
-            too_many = Some(TooMany::Bytes(Surveys::bytes_max(backplane)));
+        } else if !surveys.has_room_for_clients(context, rows.bytes() + ranks) {
+            too_many = Some(TooMany::Bytes(Surveys::bytes_max(context)));
         }
         match too_many {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         }
     });
-    surveys.has_room_for_clients(backplane, 0);
+    surveys.has_room_for_clients(context, 0);
     match too_many {
         Some(too_many) => Err(too_many),
         None => Ok(Census {
@@ -85,7 +85,7 @@ pub(super) fn walk(backplane: &Backplane) -> Result<Census, TooMany> {
             ranks: rows.ranks(),
             rows,
             began,
-            at: backplane.clock.now(),
+            at: context.clock.now(),
             is_complete,
         }),
     }

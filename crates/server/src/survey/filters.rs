@@ -6,7 +6,7 @@ use stentor_hub::Subscribed;
 use stentor_topic::Zone;
 
 use super::{Surveys, TooMany, each_step};
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::shard::Survey;
 
 /// A filter in a zone, with the number of its subscribers.
@@ -102,11 +102,11 @@ impl FilterRows {
 /// Walks over all filters, and hands over what each step has found, as long as it is wanted.
 /// Returns whether all shards have answered.
 pub(crate) fn each_part(
-    backplane: &Backplane,
+    context: &ServerContext,
     mut take: impl FnMut(&mut FilterRows) -> ControlFlow<()>,
 ) -> bool {
     let question = |rows, answer| Survey::Filters { rows, answer };
-    each_step(backplane, FilterRows::with_room, question, |part| {
+    each_step(context, FilterRows::with_room, question, |part| {
         let goes_on = take(part);
         part.rows.clear();
         part.text.clear();
@@ -115,20 +115,20 @@ pub(crate) fn each_part(
 }
 
 /// Walks over all filters.
-pub(super) fn walk(backplane: &Backplane) -> Result<FilterRows, TooMany> {
-    let surveys = &backplane.surveys;
+pub(super) fn walk(context: &ServerContext) -> Result<FilterRows, TooMany> {
+    let surveys = &context.surveys;
     let (mut all, mut fits) = (FilterRows::default(), true);
-    let is_complete = each_part(backplane, |part| {
+    let is_complete = each_part(context, |part| {
         all.append(part);
-        fits = surveys.has_room_for_filters(backplane, all.bytes());
+        fits = surveys.has_room_for_filters(context, all.bytes());
         match fits {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         }
     });
-    surveys.has_room_for_filters(backplane, 0);
+    surveys.has_room_for_filters(context, 0);
     if !fits {
-        return Err(TooMany::Bytes(Surveys::bytes_max(backplane)));
+        return Err(TooMany::Bytes(Surveys::bytes_max(context)));
     }
     all.sort();
     all.is_complete = is_complete;

@@ -30,7 +30,7 @@ pub(crate) use rows::{Origin, Rows, Seen};
 pub(crate) use selection::{Selection, away_secs};
 pub(crate) use shelf::{Age, Kept, Shelf};
 
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::shard::Survey;
 use crate::telemetry::collect::survey_while;
 
@@ -103,7 +103,7 @@ type Answer<T> = Sender<Part<Box<T>>>;
 /// wanted. The rows of a step go to a shard with room, come back full, and go to a shard again when
 /// `take` has emptied them. Returns whether all shards have answered.
 fn each_step<T>(
-    backplane: &Backplane,
+    context: &ServerContext,
     with_room: fn() -> T,
     question: fn(Box<T>, Answer<T>) -> Survey,
     mut take: impl FnMut(&mut T) -> ControlFlow<()>,
@@ -111,7 +111,7 @@ fn each_step<T>(
     let spare: RefCell<Vec<Box<T>>> = RefCell::default();
     let empty = || spare.borrow_mut().pop();
     let lend = |answer| question(empty().unwrap_or_else(|| Box::new(with_room())), answer);
-    survey_while(backplane, lend, |mut rows: Box<T>| {
+    survey_while(context, lend, |mut rows: Box<T>| {
         let goes_on = take(&mut rows);
         spare.borrow_mut().push(rows);
         goes_on
@@ -132,23 +132,23 @@ fn drop_least(paged: &mut Vec<Paged>) -> bool {
 
 impl Surveys {
     /// All sessions.
-    pub(crate) fn clients(&self, backplane: &Backplane, age: Age) -> Kept<Counted> {
+    pub(crate) fn clients(&self, context: &ServerContext, age: Age) -> Kept<Counted> {
         self.clients.get(age, || {
             // It gives way to the next one. A reader that pages in it keeps it.
             drop(self.clients.take());
-            census::walk(backplane)
+            census::walk(context)
         })
     }
 
     /// All subscribed filters.
     pub(crate) fn filters(
         &self,
-        backplane: &Backplane,
+        context: &ServerContext,
         age: Age,
     ) -> Kept<Result<FilterRows, TooMany>> {
         self.filters.get(age, || {
             drop(self.filters.take());
-            filters::walk(backplane)
+            filters::walk(context)
         })
     }
 
@@ -212,19 +212,19 @@ impl Surveys {
     }
 
     /// What it may take.
-    pub(crate) fn bytes_max(backplane: &Backplane) -> usize {
-        let part = backplane.ledger.budget() / PART;
+    pub(crate) fn bytes_max(context: &ServerContext) -> usize {
+        let part = context.ledger.budget() / PART;
         usize::try_from(part).unwrap_or(usize::MAX).min(BYTES_MAX)
     }
 
-    fn has_room_for_clients(&self, backplane: &Backplane, bytes: usize) -> bool {
+    fn has_room_for_clients(&self, context: &ServerContext, bytes: usize) -> bool {
         self.building[0].store(bytes, Ordering::Relaxed);
-        self.has_room(Self::bytes_max(backplane))
+        self.has_room(Self::bytes_max(context))
     }
 
-    fn has_room_for_filters(&self, backplane: &Backplane, bytes: usize) -> bool {
+    fn has_room_for_filters(&self, context: &ServerContext, bytes: usize) -> bool {
         self.building[1].store(bytes, Ordering::Relaxed);
-        self.has_room(Self::bytes_max(backplane))
+        self.has_room(Self::bytes_max(context))
     }
 
     /// Whether all of it fits, once other surveys have made room: first those that were used least

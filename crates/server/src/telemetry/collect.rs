@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use stentor_hub::Part;
 
 use super::ShardReport;
-use crate::backplane::Backplane;
-use crate::shard::{Inquiry, Letter, Survey};
+use crate::context::ServerContext;
+use crate::shard::{Inquiry, ShardCommand, Survey};
 
 /// How long anybody waits for a shard's answer: a shard answers within a turn, but a machine that
 /// has too much to do may leave it waiting for its own.
@@ -20,13 +20,13 @@ const SURVEY_TIME: Duration = Duration::from_secs(15);
 /// Asks every shard the same question and collects the answers that come in time, in no
 /// particular order.
 pub(crate) fn ask_all<T>(
-    backplane: &Backplane,
+    context: &ServerContext,
     mut question: impl FnMut(Sender<T>) -> Inquiry,
 ) -> Vec<T> {
     let (sender, answers) = channel();
-    let count = backplane.shards.len();
+    let count = context.shards.len();
     for shard in 0..count {
-        backplane.post(shard, Letter::Inquiry(question(sender.clone())));
+        context.post(shard, ShardCommand::Inquiry(question(sender.clone())));
     }
     drop(sender);
     receive(&answers, count)
@@ -36,11 +36,11 @@ pub(crate) fn ask_all<T>(
 /// the last one. No turn of a shard gets long by it, whatever there is to look at. Returns whether
 /// all of them did so in time, else what they have not told is missing.
 pub(crate) fn survey<T>(
-    backplane: &Backplane,
+    context: &ServerContext,
     question: impl Fn(Sender<Part<T>>) -> Survey,
     mut take: impl FnMut(T),
 ) -> bool {
-    survey_while(backplane, question, |found| {
+    survey_while(context, question, |found| {
         take(found);
         ControlFlow::Continue(())
     })
@@ -48,17 +48,17 @@ pub(crate) fn survey<T>(
 
 /// The same, as long as somebody wants more.
 pub(crate) fn survey_while<T>(
-    backplane: &Backplane,
+    context: &ServerContext,
     question: impl Fn(Sender<Part<T>>) -> Survey,
     mut take: impl FnMut(T) -> ControlFlow<()>,
 ) -> bool {
     let (end, mut is_complete) = (Instant::now() + SURVEY_TIME, true);
-    let mut going: Vec<(usize, u64)> = (0..backplane.shards.len()).map(|it| (it, 0)).collect();
+    let mut going: Vec<(usize, u64)> = (0..context.shards.len()).map(|it| (it, 0)).collect();
     while !going.is_empty() {
         let ask = |(shard, from)| {
             let (sender, answer) = channel();
             let inquiry = Inquiry::Survey(from, question(sender));
-            backplane.post(shard, Letter::Inquiry(inquiry));
+            context.post(shard, ShardCommand::Inquiry(inquiry));
             (shard, answer)
         };
         let asked: Vec<(usize, Receiver<Part<T>>)> = going.drain(..).map(ask).collect();
@@ -80,12 +80,12 @@ pub(crate) fn survey_while<T>(
 
 /// Asks one shard.
 pub(crate) fn ask_one<T>(
-    backplane: &Backplane,
+    context: &ServerContext,
     shard: usize,
     question: impl FnOnce(Sender<T>) -> Inquiry,
 ) -> Option<T> {
     let (sender, answers) = channel();
-    backplane.post(shard, Letter::Inquiry(question(sender)));
+    context.post(shard, ShardCommand::Inquiry(question(sender)));
     receive(&answers, 1).pop()
 }
 
@@ -99,8 +99,8 @@ fn receive<T>(answers: &Receiver<T>, count: usize) -> Vec<T> {
 }
 
 /// The reports of all shards that answer in time, in order.
-pub(crate) fn reports(backplane: &Backplane) -> Vec<ShardReport> {
-    let mut reports = ask_all(backplane, Inquiry::Report);
+pub(crate) fn reports(context: &ServerContext) -> Vec<ShardReport> {
+    let mut reports = ask_all(context, Inquiry::Report);
     reports.sort_by_key(|report| report.shard);
     reports
 }
@@ -120,7 +120,7 @@ pub(crate) fn total<'a>(reports: impl IntoIterator<Item = &'a ShardReport>) -> S
         sum.mesh_inward += report.mesh_inward;
         sum.mesh_overflowed += report.mesh_overflowed;
         sum.stalled += report.stalled;
-        sum.travelling += report.travelling;
+        sum.handovers += report.handovers;
         sum.latency.add(&report.latency);
         for (cause, count) in &report.losses.causes {
             *sum.losses.causes.entry(cause).or_default() += count;

@@ -12,8 +12,8 @@ use stentor_procedure::{Figures, span};
 use super::collect::{reports, total};
 use super::report::ShardReport;
 use super::sys::publish_at;
-use crate::backplane::Backplane;
 use crate::clock::unix_secs;
+use crate::context::ServerContext;
 
 const DAY_SECS: u64 = 86_400;
 
@@ -138,18 +138,18 @@ impl Day {
 
     /// Publishes the report if the day is over, and begins the next one. A clock that was set back
     /// makes the day longer.
-    pub(super) fn look(&mut self, backplane: &Backplane, now: SystemTime) {
+    pub(super) fn look(&mut self, context: &ServerContext, now: SystemTime) {
         let to = unix_secs(now);
         if to / DAY_SECS <= self.from / DAY_SECS {
             return;
         }
-        let sum = total(&reports(backplane));
-        let (server, procedures) = (Totals::of(&sum), backplane.call_queue.procedures());
-        let uptime_secs = backplane.clock.now().as_secs();
+        let sum = total(&reports(context));
+        let (server, procedures) = (Totals::of(&sum), context.call_queue.procedures());
+        let uptime_secs = context.clock.now().as_secs();
         let mut report = self.report(to, uptime_secs, server, &procedures);
-        report.publish(backplane, &NAMED_TOPICS);
+        report.publish(context, &NAMED_TOPICS);
         report.named = None;
-        report.publish(backplane, &TOPICS);
+        report.publish(context, &TOPICS);
         let named = procedures.into_iter();
         *self = Self {
             from: to,
@@ -329,11 +329,11 @@ impl Report {
         text
     }
 
-    fn publish(&self, backplane: &Backplane, topics: &Topics) {
-        publish_at(backplane, topics.text, self.text().as_bytes());
+    fn publish(&self, context: &ServerContext, topics: &Topics) {
+        publish_at(context, topics.text, self.text().as_bytes());
         // Numbers and text always serialise.
         let bytes = serde_json::to_vec(self).unwrap_or_default();
-        publish_at(backplane, topics.json, &bytes);
+        publish_at(context, topics.json, &bytes);
     }
 }
 
@@ -375,18 +375,18 @@ mod tests {
     #[test]
     fn a_day_ends_at_midnight_and_the_next_one_counts_from_there() {
         let server = Running::start(&[("shards", "1")]);
-        let backplane = server.backplane();
+        let context = server.context();
         let mut day = Day::begin(at(EVENING));
         assert_eq!(day.rest(at(EVENING)), Duration::from_secs(10));
         assert_eq!(day.rest(at(EVENING - 900)), LOOK_MAX);
         day.count_clients(3);
-        day.look(backplane, at(EVENING + 9));
+        day.look(context, at(EVENING + 9));
         assert!(
-            published_below(backplane, TOPICS.text).is_empty(),
+            published_below(context, TOPICS.text).is_empty(),
             "it goes on"
         );
-        day.look(backplane, at(EVENING + 11));
-        let found = published_below(backplane, "$SYS/#");
+        day.look(context, at(EVENING + 11));
+        let found = published_below(context, "$SYS/#");
         let text = &found[TOPICS.text];
         assert!(text.starts_with("Stentor on 2026-11-27 (UTC)\n"), "{text}");
         assert!(text.contains("clients at most   3\n"), "{text}");
@@ -396,19 +396,19 @@ mod tests {
         assert_eq!(json["to"], "2026-11-28T00:00:01Z");
         assert_eq!(json["server"]["messages_received"], 0);
         assert!(json.get("procedures").is_none(), "{json}");
-        let named = published_below(backplane, "$report/#");
+        let named = published_below(context, "$report/#");
         assert_eq!(&named[NAMED_TOPICS.text], text);
         let json: serde_json::Value = serde_json::from_str(&named[NAMED_TOPICS.json]).unwrap();
         assert_eq!(json["procedures"], serde_json::json!([]));
         // Once for each day, be the clock set back or not.
-        day.look(backplane, at(EVENING));
+        day.look(context, at(EVENING));
         assert_eq!(day.from, EVENING + 11);
         assert_eq!(
             day.rest(at(EVENING + 11 + DAY_SECS)),
             Duration::from_secs(1)
         );
-        day.look(backplane, at(EVENING + 10 + DAY_SECS));
-        let text = &published_below(backplane, "$SYS/#")[TOPICS.text];
+        day.look(context, at(EVENING + 10 + DAY_SECS));
+        let text = &published_below(context, "$SYS/#")[TOPICS.text];
         assert!(text.starts_with("Stentor on 2026-11-28 (UTC)\n"), "{text}");
         server.stop();
     }

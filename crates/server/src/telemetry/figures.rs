@@ -9,12 +9,12 @@ use Value::{Known, Number, Text};
 
 use super::load::{COUNTERS, SPANS};
 use super::report::{LongTurn, ShardReport};
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::memory;
 
 /// What the values of one publication are read from.
 pub(super) struct Sources<'a> {
-    pub(super) backplane: &'a Backplane,
+    pub(super) context: &'a ServerContext,
     /// The sum of all shards.
     pub(super) sum: &'a ShardReport,
     /// The time since the start.
@@ -83,12 +83,12 @@ fn away(sources: &Sources<'_>) -> u64 {
 }
 
 fn refused(sources: &Sources<'_>) -> u64 {
-    let (by_bound, by_disk) = sources.backplane.retained.refused();
+    let (by_bound, by_disk) = sources.context.retained.refused();
     by_bound + by_disk + sources.sum.stats.unkept_by_memory
 }
 
 fn held(sources: &Sources<'_>, kind: Holding) -> u64 {
-    sources.backplane.ledger.of(kind)
+    sources.context.ledger.of(kind)
 }
 
 #[rustfmt::skip]
@@ -116,7 +116,7 @@ pub(super) const FIGURES: &[Figure] = &[
     figure("messages/sent", "packets", "MQTT packets queued for clients, of any type",
         Number(|from| from.sum.stats.packets_sent)),
     figure("messages/stored", "messages now", "the same as `retained messages/count`",
-        Number(|from| from.backplane.retained.count())),
+        Number(|from| from.context.retained.count())),
     figure("publish/messages/received", "messages", "PUBLISH packets received",
         Number(|from| from.sum.stats.publishes_received)),
     figure("publish/messages/sent", "messages", "PUBLISH packets queued for clients",
@@ -138,15 +138,15 @@ pub(super) const FIGURES: &[Figure] = &[
     figure("shared_subscriptions/count", "subscriptions now", "shared subscriptions, one for each session that has it",
         Number(|from| from.sum.shared_subscriptions)),
     figure("retained messages/count", "messages now", "topics that have a retained message, those below `$SYS/` included",
-        Number(|from| from.backplane.retained.count())),
+        Number(|from| from.context.retained.count())),
     figure("store/messages/count", "messages now", "the same as `retained messages/count`",
-        Number(|from| from.backplane.retained.count())),
+        Number(|from| from.context.retained.count())),
     figure("store/messages/bytes", "bytes now", "topics, properties and payloads of the retained messages, without those below `$SYS/`",
-        Number(|from| from.backplane.retained.bytes())),
+        Number(|from| from.context.retained.bytes())),
     figure("store/messages/refused", "messages", "retained messages that were not stored, because of a limit or the disk",
         Number(refused)),
     figure("store/troubles", "troubles now", "what is wrong with the disk of the retained messages; `stentor status` lists it",
-        Number(|from| from.backplane.retained.troubles().len() as u64)),
+        Number(|from| from.context.retained.troubles().len() as u64)),
     figure("turns/long", "turns", "[long turns](../turns.md)",
         Number(|from| from.sum.turn_report.long)),
     figure("turns/longest_us", "microseconds", "the longest turn since the start",
@@ -154,9 +154,9 @@ pub(super) const FIGURES: &[Figure] = &[
     figure("turns/longest_us/1min", "microseconds", "the longest turn of the last minute",
         Number(|from| micros(&from.sum.turn_report.lately))),
     figure("memory/held", "bytes now", "what [clients make the server hold](../limits.md), in all",
-        Number(|from| from.backplane.ledger.total())),
+        Number(|from| from.context.ledger.total())),
     figure("memory/limit", "bytes", "the limit of `memory/held`; 0 if there is no limit",
-        Number(|from| memory::limit(&from.backplane.ledger))),
+        Number(|from| memory::limit(&from.context.ledger))),
     figure("memory/sessions", "bytes now", "sessions with their subscriptions, aliases and wills",
         Number(|from| held(from, Holding::Sessions))),
     figure("memory/queues", "bytes now", "packets that wait for clients or are in flight; a message counts for each client that it waits for",

@@ -113,7 +113,7 @@ struct Inner {
     /// How many of these the log has told of.
     dropped_told: AtomicU64,
     writer: OnceLock<Thread>,
-    /// The keeper of the audit log.
+    /// The owner of the audit log.
     audit: OnceLock<Weak<Directory>>,
 }
 

@@ -23,7 +23,7 @@ pub(crate) use bound::Bound;
 pub(crate) use by_http::ByHttp;
 pub(crate) use events::{Noted, Wanted, ZoneOf};
 pub use figure_history::figures_reference;
-pub(crate) use figure_history::{FigureHistory, Keeper as FigureKeeper};
+pub(crate) use figure_history::{FigureHistory, FigureRecorder};
 pub use figures::sys_topics;
 pub(crate) use journal::{Claim, Entry, Journal, shown};
 pub(crate) use metrics::Metrics;

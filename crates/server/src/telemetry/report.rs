@@ -31,7 +31,7 @@ pub(crate) struct ShardReport {
     /// Connections that are not read because another shard is behind.
     pub(crate) stalled: u64,
     /// Descriptors on their way to other shards.
-    pub(crate) travelling: u64,
+    pub(crate) handovers: u64,
     /// Publish to socket, in microseconds; a sample.
     pub(crate) latency: Histogram,
     pub(crate) losses: LossReport,

@@ -3,19 +3,19 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::backplane::Backplane;
-use crate::shard::{Inquiry, Letter};
+use crate::context::ServerContext;
+use crate::shard::{Inquiry, ShardCommand};
 
 /// The last answer of each shard. A shard that has not answered is not asked once more, so one that
 /// is late does not find many questions when it comes back.
 #[derive(Debug)]
 pub(crate) struct Rounds<T> {
-    seats: Vec<Seat<T>>,
+    shards: Vec<ShardState<T>>,
     begun: Instant,
 }
 
 #[derive(Debug)]
-struct Seat<T> {
+struct ShardState<T> {
     /// Since when an answer is waited for, and where it comes.
     asked: Option<(Instant, Receiver<T>)>,
     /// The last answer, and when it came.
@@ -24,13 +24,13 @@ struct Seat<T> {
 
 impl<T> Rounds<T> {
     /// Nobody has been asked yet.
-    pub(crate) fn new(backplane: &Backplane) -> Self {
-        let seat = |_| Seat {
+    pub(crate) fn new(context: &ServerContext) -> Self {
+        let state = |_| ShardState {
             asked: None,
             last: None,
         };
         Self {
-            seats: backplane.shards.iter().map(seat).collect(),
+            shards: context.shards.iter().map(state).collect(),
             begun: Instant::now(),
         }
     }
@@ -39,37 +39,37 @@ impl<T> Rounds<T> {
     /// `patience` in all.
     pub(crate) fn ask(
         &mut self,
-        backplane: &Backplane,
+        context: &ServerContext,
         question: impl Fn(Sender<T>) -> Inquiry,
         fresh: Duration,
         patience: Duration,
     ) {
         let now = Instant::now();
-        for (shard, seat) in self.seats.iter_mut().enumerate() {
+        for (shard, state) in self.shards.iter_mut().enumerate() {
             let is_fresh = |(came, _): &(Instant, T)| now.duration_since(*came) < fresh;
-            if seat.asked.is_none() && !seat.last.as_ref().is_some_and(is_fresh) {
+            if state.asked.is_none() && !state.last.as_ref().is_some_and(is_fresh) {
                 let (sender, answer) = channel();
-                backplane.post(shard, Letter::Inquiry(question(sender)));
-                seat.asked = Some((now, answer));
+                context.post(shard, ShardCommand::Inquiry(question(sender)));
+                state.asked = Some((now, answer));
             }
         }
         let deadline = now + patience;
-        for seat in &mut self.seats {
-            let Some((_, answer)) = &seat.asked else {
+        for state in &mut self.shards {
+            let Some((_, answer)) = &state.asked else {
                 continue;
             };
             let left = deadline.saturating_duration_since(Instant::now());
             // A shard that has ended stays late.
             if let Ok(answer) = answer.recv_timeout(left) {
-                seat.last = Some((Instant::now(), answer));
-                seat.asked = None;
+                state.last = Some((Instant::now(), answer));
+                state.asked = None;
             }
         }
     }
 
     /// The last answer of each shard, and its age; without one, the time since the first question.
     pub(crate) fn last(&self) -> impl Iterator<Item = (Option<&T>, Duration)> {
-        self.seats.iter().map(|seat| match &seat.last {
+        self.shards.iter().map(|state| match &state.last {
             Some((came, answer)) => (Some(answer), came.elapsed()),
             None => (None, self.begun.elapsed()),
         })
@@ -77,12 +77,14 @@ impl<T> Rounds<T> {
 
     /// The shards that owe an answer for this long or longer.
     pub(crate) fn late(&self, limit: Duration) -> impl Iterator<Item = (usize, Duration)> {
-        let owes = |(shard, seat): (usize, &Seat<T>)| {
-            let (since, _) = seat.asked.as_ref()?;
+        let owes = |(shard, state): (usize, &ShardState<T>)| {
+            let (since, _) = state.asked.as_ref()?;
             Some((shard, since.elapsed()))
         };
-        let seats = self.seats.iter().enumerate();
-        seats.filter_map(owes).filter(move |(_, age)| *age >= limit)
+        let shards = self.shards.iter().enumerate();
+        shards
+            .filter_map(owes)
+            .filter(move |(_, age)| *age >= limit)
     }
 }
 
@@ -94,10 +96,10 @@ mod tests {
     #[test]
     fn a_late_shard_is_asked_once_and_its_last_answer_stays() {
         let server = Running::start(&[("shards", "2")]);
-        let backplane = server.backplane();
-        let mut rounds = Rounds::new(backplane);
+        let context = server.context();
+        let mut rounds = Rounds::new(context);
         let patience = Duration::from_secs(20);
-        rounds.ask(backplane, Inquiry::Pulse, Duration::ZERO, patience);
+        rounds.ask(context, Inquiry::Pulse, Duration::ZERO, patience);
         assert!(rounds.last().all(|(answer, _)| answer.is_some()));
         assert_eq!(rounds.late(Duration::ZERO).count(), 0);
         // A question that nobody answers: its sender stays here.
@@ -107,7 +109,7 @@ mod tests {
                 kept.borrow_mut().push(sender);
                 Inquiry::Pulse(channel().0)
             };
-            rounds.ask(backplane, question, Duration::ZERO, Duration::ZERO);
+            rounds.ask(context, question, Duration::ZERO, Duration::ZERO);
         }
         assert_eq!(kept.borrow().len(), 2, "each shard is asked once");
         assert_eq!(rounds.late(Duration::ZERO).count(), 2);
@@ -116,7 +118,7 @@ mod tests {
         for sender in kept.take() {
             sender.send(()).unwrap();
         }
-        rounds.ask(backplane, |_| unreachable!(), Duration::MAX, patience);
+        rounds.ask(context, |_| unreachable!(), Duration::MAX, patience);
         assert_eq!(rounds.late(Duration::ZERO).count(), 0);
         server.stop();
     }

@@ -14,18 +14,18 @@ use super::collect::{reports, total};
 use super::day::Day;
 use super::figures::{FIGURES, Sources};
 use super::load::Loads;
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::memory;
-use crate::shard::Letter;
+use crate::shard::ShardCommand;
 
 /// How soon after the start the figures are published for the first time.
 const FIRST: Duration = Duration::from_millis(200);
 
 /// Publishes the figures at an interval until the sender of intervals is gone, and the report of
 /// each day. Zero turns both off.
-pub(crate) fn run(backplane: &Backplane, interval: Duration, intervals: &Receiver<Duration>) {
+pub(crate) fn run(context: &ServerContext, interval: Duration, intervals: &Receiver<Duration>) {
     let mut topics = SysTopics::default();
-    let mut day = Day::begin(backplane.clock.started_at());
+    let mut day = Day::begin(context.clock.started_at());
     let mut interval = interval;
     let mut next = Instant::now() + FIRST.min(interval);
     loop {
@@ -44,22 +44,22 @@ pub(crate) fn run(backplane: &Backplane, interval: Duration, intervals: &Receive
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 if now >= next {
-                    day.count_clients(topics.publish(backplane, interval));
+                    day.count_clients(topics.publish(context, interval));
                     next = now + interval;
                 }
-                day.look(backplane, SystemTime::now());
+                day.look(context, SystemTime::now());
             }
         }
     }
 }
 
 /// Publishes a retained message of the server's own below `$SYS/broker/`.
-pub(super) fn publish(backplane: &Backplane, name: &str, value: &[u8]) {
-    publish_at(backplane, &format!("$SYS/broker/{name}"), value);
+pub(super) fn publish(context: &ServerContext, name: &str, value: &[u8]) {
+    publish_at(context, &format!("$SYS/broker/{name}"), value);
 }
 
 /// The same on any topic.
-pub(super) fn publish_at(backplane: &Backplane, topic: &str, value: &[u8]) {
+pub(super) fn publish_at(context: &ServerContext, topic: &str, value: &[u8]) {
     let parts = MessageParts {
         topic,
         properties: &[],
@@ -68,9 +68,12 @@ pub(super) fn publish_at(backplane: &Backplane, topic: &str, value: &[u8]) {
         retain: true,
         expiry_secs: None,
     };
-    let now = backplane.clock.now();
+    let now = context.clock.now();
     let message = Message::new(Zone::DEFAULT, Publisher::SERVER, now, &parts);
-    backplane.post(0, Letter::Hub(ControlItem::Publish(Arc::new(message))));
+    context.post(
+        0,
+        ShardCommand::Hub(ControlItem::Publish(Arc::new(message))),
+    );
 }
 
 /// What was published last, so that only changes are published again.
@@ -86,9 +89,9 @@ pub(crate) struct SysTopics {
 
 impl SysTopics {
     /// Asks the shards and publishes what has changed. Returns how many clients are connected.
-    pub(crate) fn publish(&mut self, backplane: &Backplane, interval: Duration) -> u64 {
-        let now = backplane.clock.now();
-        let sum = total(&reports(backplane));
+    pub(crate) fn publish(&mut self, context: &ServerContext, interval: Duration) -> u64 {
+        let now = context.clock.now();
+        let sum = total(&reports(context));
         let elapsed = if self.published_at == Tick::ZERO {
             interval
         } else {
@@ -100,9 +103,9 @@ impl SysTopics {
             self.heap_max = self.heap_max.max(current);
             (current, self.heap_max)
         });
-        memory::take_stock(backplane);
+        memory::take_stock(context);
         let sources = Sources {
-            backplane,
+            context,
             sum: &sum,
             now,
             clients_max: self.clients_max,
@@ -112,14 +115,14 @@ impl SysTopics {
         let mut figures: Vec<(String, String)> = figures.collect();
         self.loads.update(&sum, elapsed, &mut figures);
         for (name, value) in figures {
-            self.publish_figure(backplane, name, value);
+            self.publish_figure(context, name, value);
         }
         sum.stats.connected
     }
 
-    fn publish_figure(&mut self, backplane: &Backplane, name: String, value: String) {
+    fn publish_figure(&mut self, context: &ServerContext, name: String, value: String) {
         if self.last.get(&name) != Some(&value) {
-            publish(backplane, &name, value.as_bytes());
+            publish(context, &name, value.as_bytes());
             self.last.insert(name, value);
         }
     }
@@ -132,23 +135,23 @@ pub(super) mod tests {
     use super::*;
     use crate::lifecycle::testing::Running;
 
-    pub(in crate::telemetry) fn published(backplane: &Backplane) -> HashMap<String, String> {
-        let all = published_below(backplane, "$SYS/#").into_iter();
+    pub(in crate::telemetry) fn published(context: &ServerContext) -> HashMap<String, String> {
+        let all = published_below(context, "$SYS/#").into_iter();
         let name = |topic: String| topic.strip_prefix("$SYS/broker/").unwrap().to_owned();
         all.map(|(topic, value)| (name(topic), value)).collect()
     }
 
     /// The same of any filter, by topics.
     pub(in crate::telemetry) fn published_below(
-        backplane: &Backplane,
+        context: &ServerContext,
         filter: &str,
     ) -> HashMap<String, String> {
         // The report comes after what was posted before.
-        assert_eq!(reports(backplane).len(), backplane.shards.len());
-        let (mark, mut cursor) = (backplane.retained.mark(), Cursor::default());
+        assert_eq!(reports(context).len(), context.shards.len());
+        let (mark, mut cursor) = (context.retained.mark(), Cursor::default());
         let mut found = Vec::new();
-        let scope = Scope::until(mark, backplane.clock.now());
-        let store = &backplane.retained;
+        let scope = Scope::until(mark, context.clock.now());
+        let store = &context.retained;
         while store.walk(Zone::DEFAULT, filter, scope, &mut cursor, 1_000, &mut found) == Walk::More
         {
         }
@@ -162,10 +165,10 @@ pub(super) mod tests {
     #[test]
     fn the_figures_stand_under_the_names_that_mosquitto_gives_them() {
         let server = Running::start(&[("shards", "1")]);
-        let backplane = server.backplane();
+        let context = server.context();
         let mut topics = SysTopics::default();
-        topics.publish(backplane, Duration::from_secs(10));
-        let first = published(backplane);
+        topics.publish(context, Duration::from_secs(10));
+        let first = published(context);
         for name in [
             "version",
             "uptime",
@@ -219,8 +222,8 @@ pub(super) mod tests {
         assert!(heap("heap/current") > 1 << 20);
         assert!(heap("heap/maximum") >= heap("heap/current"));
         assert_eq!(first["retained messages/count"], "0");
-        topics.publish(backplane, Duration::from_secs(10));
-        let second = published(backplane);
+        topics.publish(context, Duration::from_secs(10));
+        let second = published(context);
         assert_eq!(second["retained messages/count"], first.len().to_string());
         server.stop();
     }

@@ -26,7 +26,7 @@ pub(crate) struct Tallies {
     refused: Vec<AtomicU64>,
     ended: Vec<AtomicU64>,
     shed: AtomicU64,
-    /// Requests by HTTP, by the words of the HTTP face.
+    /// Requests by HTTP, by the words of the HTTP server.
     http: [AtomicU64; REASONS.len()],
     http_logins: AtomicU64,
 }

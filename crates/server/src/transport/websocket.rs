@@ -525,7 +525,7 @@ mod tests {
         assert_eq!(result, Err(BROKEN));
     }
 
-    /// Whoever pings without reading the answers gets no more of them.
+    /// A client that pings without reading the answers gets no more of them.
     #[test]
     fn pongs_do_not_pile_up() {
         let mut web = WebSocket::accept(Arc::new(rules()));

@@ -30,9 +30,10 @@ use self::remains::Remains;
 use self::rooms::Rooms;
 use self::session::Progress;
 use crate::list::List;
-use crate::message::{Arrival, Body, Delivery, Group, HeldBack};
+use crate::message::{Arrival, Body, Delivery, Group};
 use crate::name::Name;
 use crate::packet_id_of;
+use crate::queue::HeldBack;
 use crate::record::{DecodeError, Record, Records};
 use crate::session::{Filter, Origin, Session, Subscription};
 

@@ -8,9 +8,9 @@ use stentor_mqtt::PacketId;
 
 use super::spool::Spool;
 use crate::list::List;
-use crate::message::{Debt, HeldBack, Owed as OwedItem, Terms};
+use crate::message::Terms;
 use crate::name::Name;
-use crate::part::Part;
+use crate::queue::{Debt, HeldBack, Owed as OwedItem, Part};
 use crate::session::{Filter, Share, Subscription};
 use crate::spooled::Spooled;
 

@@ -9,9 +9,9 @@ use stentor_mqtt::PacketId;
 
 use super::owed::{AllTerms, Entry, Owed, State, TermsId, Written, entries};
 use super::restored::Presence;
-use crate::message::{Front, HeldBack, Queue, Terms};
+use crate::message::{Front, Terms};
 use crate::name::Name;
-use crate::part::Parts;
+use crate::queue::{HeldBack, Parts, Queue};
 use crate::session::{Filter, Session, Subscription, Will};
 use crate::spooled::Spooled;
 

@@ -1,4 +1,4 @@
-//! Starts, stops and crashes on a simulated disk, with the keeper's thread.
+//! Starts, stops and crashes on a simulated disk, with the maintenance thread.
 
 mod model;
 mod offline;
@@ -47,7 +47,7 @@ impl Watcher for Told {
 /// A server that has started.
 struct Server<D: Disk> {
     writers: Vec<Writer<D::Region>>,
-    keeper: Keeper<D>,
+    maintenance: JournalMaintenance<D>,
     events: Receiver<StoreEvent>,
     sessions: Vec<RestoredSession<String>>,
 }
@@ -59,7 +59,7 @@ fn start<D: Disk>(disk: D, boot: u64, shards: u16) -> Server<D> {
     server
 }
 
-/// The same, but the keeper does not hear that everything is taken over.
+/// The same, but the maintenance thread does not hear that everything is taken over.
 fn begin<D: Disk>(disk: D, boot: u64, shards: u16) -> Server<D> {
     let sync = Sync::Interval(Duration::from_millis(1));
     begin_with(disk, boot, shards, sync)
@@ -72,8 +72,8 @@ fn begin_with<D: Disk>(disk: D, boot: u64, shards: u16, sync: Sync) -> Server<D>
     assert_eq!(restored.damage, []);
     let (sender, events) = channel();
     let watcher = Arc::new(Told(sender));
-    let keeper = opened.keeper.start(sync, opened.earlier, watcher);
-    let keeper = keeper.expect("the system has threads");
+    let maintenance = opened.maintenance.start(sync, opened.earlier, watcher);
+    let maintenance = maintenance.expect("the system has threads");
     let mut writers = opened.writers;
     for (number, session) in (0..).zip(&restored.sessions) {
         let shard = number as usize % writers.len();
@@ -83,7 +83,7 @@ fn begin_with<D: Disk>(disk: D, boot: u64, shards: u16, sync: Sync) -> Server<D>
     }
     Server {
         writers,
-        keeper,
+        maintenance,
         events,
         sessions: restored.sessions,
     }
@@ -199,7 +199,7 @@ fn stop<D: Disk>(server: Server<D>) {
     for writer in server.writers {
         writer.finish();
     }
-    server.keeper.end().expect("the disk works");
+    server.maintenance.end().expect("the disk works");
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn a_full_disk_is_told_and_recovers() {
     let disk = SimulatedDisk::new(1);
     let mut server = start(disk.clone(), 1, 1);
     forget(&mut server);
-    let monitor = server.keeper.monitor();
+    let monitor = server.maintenance.monitor();
     assert_eq!(monitor.troubles(), [""; 0]);
     disk.break_down(Some((Operation::Grow, ErrorKind::StorageFull)));
     let writer = &mut server.writers[0];
@@ -406,7 +406,10 @@ fn earlier_generations_stay_while_the_disk_fails() {
     while server.writers[0].tend() != Needs::Rewriting {
         std::thread::yield_now();
     }
-    let troubled = server.events.recv().expect("the keeper tells it");
+    let troubled = server
+        .events
+        .recv()
+        .expect("the maintenance thread tells it");
     assert!(matches!(troubled, StoreEvent::Trouble(_)), "{troubled:?}");
     for _ in 0..20 {
         let server = start(disk.after_power_loss(), 2, 1);

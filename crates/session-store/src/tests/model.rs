@@ -172,7 +172,7 @@ impl Run {
         for writer in old.writers {
             writer.finish();
         }
-        let ended = old.keeper.end();
+        let ended = old.maintenance.end();
         drop(events);
         let next = next.unwrap_or_else(|| match ended {
             // The power may go after an end in order.

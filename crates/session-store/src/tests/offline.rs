@@ -12,7 +12,7 @@ fn kept(disk: &SimulatedDisk) -> Vec<(String, Vec<String>)> {
     told(&restored.sessions)
 }
 
-/// Whoever only reads finds what a start finds, as often as it likes.
+/// A reader finds what a start finds, as often as it likes.
 #[test]
 fn a_look_finds_what_a_start_finds() {
     let disk = SimulatedDisk::new(1);

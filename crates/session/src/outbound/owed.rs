@@ -71,10 +71,10 @@ pub fn in_flight_from(outbound: &Outbound, from: usize) -> impl Iterator<Item = 
     })
 }
 
-/// What waits, in order: behind the delivery with the number `after`, and `passed` deliveries
-/// without a number behind that; from the first one on if both are 0. It finds its beginning by the
-/// number, in O(log messages). In a queue without numbers, it takes O(messages / 256). Deliveries
-/// that have left the queue in the meantime are passed over.
+/// The messages that wait, in order: behind the delivery with the number `after`, and `passed`
+/// deliveries without a number behind that; from the first one on if both are 0. It finds its
+/// beginning by the number, in O(log messages). In a queue without numbers, it takes O(messages /
+/// 256). Deliveries that have left the queue in the meantime are passed over.
 ///
 /// A chunk may begin before the delivery that comes next.
 pub fn waiting_behind(

@@ -1,4 +1,4 @@
-//! What waits, piece by piece: it can be more than there is time for at once.
+//! The messages that wait, piece by piece: they can be more than there is time for at once.
 //!
 //! A long queue is written down in parts. Between two parts the queue goes on: deliveries leave it
 //! at its front, others join it at its end, and some of it goes to the disk.
@@ -50,8 +50,8 @@ pub fn pieces(outbound: &Outbound) -> usize {
     outbound.waiting.len() + spool.map_or(0, |spool| spool.items_len())
 }
 
-/// What waits and has a number from this one on, in order, but for what was fetched from the disk:
-/// that is about to be sent.
+/// The messages that wait and have numbers from this one on, in order, but for those that were
+/// fetched from the disk: these are about to be sent.
 pub fn waiting_from(outbound: &Outbound, from: u64) -> impl Iterator<Item = Waiting<'_>> {
     let next = outbound.next_number();
     let spool = outbound.spool.as_ref();

@@ -1,4 +1,4 @@
-//! What waits to be written to one connection.
+//! The packets that wait to be written to one connection.
 
 mod batch;
 mod queue;

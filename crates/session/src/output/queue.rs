@@ -152,7 +152,7 @@ impl Output {
         self.load.wire + self.copied.len()
     }
 
-    /// What waits costs this many bytes of memory: its packets, and what holds them. A packet that
+    /// The packets that wait cost this many bytes of memory, with what holds them. A packet that
     /// other queues share counts as if it were here alone, so this is an upper bound. What a write
     /// has begun does not count. O(1).
     #[must_use]

@@ -13,7 +13,7 @@ use stentor_session::{
 use stentor_topic::{TopicHasher, Zone};
 
 const TOPICS: u64 = 7;
-const LANES: [QosClass; 2] = [QosClass::Free, QosClass::Windowed];
+const CLASSES: [QosClass; 2] = [QosClass::Free, QosClass::Windowed];
 
 struct Random(u64);
 
@@ -94,21 +94,21 @@ fn number(delivery: &Delivery) -> u64 {
 fn drain(now: Tick, queue: &mut Conflation, model: &mut Model, at_most: u64) {
     queue.wake(now, usize::MAX);
     for turn in 0..at_most {
-        let lane = LANES[(turn % 2) as usize];
-        let Some(delivery) = queue.pop(now, lane, usize::MAX) else {
+        let class = CLASSES[(turn % 2) as usize];
+        let Some(delivery) = queue.pop(now, class, usize::MAX) else {
             continue;
         };
         let topic = delivery.message.topic().to_owned();
         let waits = model.waits.remove(&topic).expect("it waits");
         assert_eq!(number(&delivery), waits.number, "{topic} has the newest");
         assert_eq!(delivery.conflated, waits.conflated, "{topic}");
-        assert_eq!(waits.windowed, lane == QosClass::Windowed, "{topic}");
+        assert_eq!(waits.windowed, class == QosClass::Windowed, "{topic}");
         assert!(model.next(&topic) <= now, "{topic} keeps its pace");
         model.went(now, &topic, (waits.number, waits.interval));
         let next = model.next.clone();
         for (other, waits) in &mut model.waits {
             let is_ready = next.get(other).is_none_or(|at| *at <= now);
-            if is_ready && waits.windowed == (lane == QosClass::Windowed) {
+            if is_ready && waits.windowed == (class == QosClass::Windowed) {
                 waits.passed_over += 1;
                 assert!(waits.passed_over <= TOPICS, "{other} starves");
             }
@@ -174,9 +174,9 @@ fn run(seed: u64) {
     queue.wake(now.after(Duration::from_secs(1)), usize::MAX);
     assert_eq!(model.waits, BTreeMap::new());
     assert!(queue.is_empty());
-    while LANES
+    while CLASSES
         .iter()
-        .any(|lane| queue.pop(now, *lane, usize::MAX).is_some())
+        .any(|class| queue.pop(now, *class, usize::MAX).is_some())
     {}
     assert!(queue.is_unused() && queue.bytes() == 0, "{queue:?}");
 }
@@ -231,7 +231,7 @@ fn topics_that_have_passed_are_bounded_by_bytes() {
     assert!(queue.bytes() > BYTES_MAX - 2_000);
     assert!(!queue.may_pass(now, &name(0)), "the first are remembered");
     assert!(queue.may_pass(now, &name(999)), "the last go at once");
-    // What waits is remembered when it goes only if there is room.
+    // A message that waits is remembered when it goes only if there is room.
     for number in 0..1_000 {
         queue.offer(now, delivery(&name(number), 1, QoS::AtMostOnce), interval);
     }

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use stentor_session::Tick;
 
-use super::members::{Departure, Seated};
+use super::members::{Attached, Departure};
 use super::notice::{Notice, Reason};
 use super::{Actor, Entry, Refusal, Role, Room, clear};
-use crate::effect::{Effect, Expelled, Seat};
+use crate::effect::{Effect, Expelled, SessionId};
 use crate::look::ShownMember;
 use crate::name::NAME_BYTES_MAX;
 use crate::topic;
@@ -40,8 +40,8 @@ impl Room {
 
     /// Whether a member's place is kept for this session, whose connection was lost.
     #[must_use]
-    pub fn awaits(&self, now: Tick, user: &str, seat: Seat) -> bool {
-        self.members.awaits(now, user, seat)
+    pub fn awaits(&self, now: Tick, user: &str, session: SessionId) -> bool {
+        self.members.awaits(now, user, session)
     }
 
     /// Whether this many more may come in with this user, one of whom it is. O(places held).
@@ -129,30 +129,31 @@ impl Room {
         &mut self,
         now: Tick,
         actor: Actor<'_>,
-        seat: Seat,
+        session: SessionId,
         entry: Entry,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
-        if self.members.sits(actor.user, seat) {
+        if self.members.has_session(actor.user, session) {
             return Ok(());
         }
         if entry == Entry::Observer {
-            return self.observe(now, actor, seat, out);
+            return self.observe(now, actor, session, out);
         }
-        if entry == Entry::Again && !self.observers.contains(seat) {
+        if entry == Entry::Again && !self.observers.contains(session) {
             return Err(Refusal::NotMember);
         }
-        match self.members.sit(now, actor.user, seat) {
-            Seated::Beside => {}
-            Seated::Back => {
+        match self.members.attach(now, actor.user, session) {
+            Attached::Beside => {}
+            Attached::Back => {
                 self.show_member(actor.user, "here", out);
                 self.tell(Notice::Back { user: actor.user }, out);
             }
-            Seated::Stranger if entry == Entry::Kept => return Err(Refusal::NotMember),
-            Seated::Stranger => self.admit(now, actor, seat, out)?,
+            Attached::Stranger if entry == Entry::Kept => return Err(Refusal::NotMember),
+            Attached::Stranger => self.admit(now, actor, session, out)?,
         }
-        if !self.observers.remove(seat) {
-            self.history.recall(now, &self.options.history, seat, out);
+        if !self.observers.remove(session) {
+            self.history
+                .recall(now, &self.options.history, session, out);
         }
         Ok(())
     }
@@ -172,15 +173,16 @@ impl Room {
         &mut self,
         now: Tick,
         actor: Actor<'_>,
-        seat: Seat,
+        session: SessionId,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
-        if self.observers.contains(seat) {
+        if self.observers.contains(session) {
             return Ok(());
         }
         self.must_be_open(actor)?;
-        self.observers.add(actor.user, seat);
-        self.history.recall(now, &self.options.history, seat, out);
+        self.observers.add(actor.user, session);
+        self.history
+            .recall(now, &self.options.history, session, out);
         Ok(())
     }
 
@@ -196,7 +198,7 @@ impl Room {
         &mut self,
         now: Tick,
         actor: Actor<'_>,
-        seat: Seat,
+        session: SessionId,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
         self.must_be_open(actor)?;
@@ -208,10 +210,10 @@ impl Room {
             return Err(Refusal::Full);
         }
         self.holds.release(actor.user);
-        self.members.add(actor.user, seat);
+        self.members.add(actor.user, session);
         let is_ownerless = self.owner.is_none() && !self.options.permanent;
         // Nobody could ask a virtual member for what only the owner does.
-        let is_ownerless = is_ownerless && seat != Seat::NOBODY;
+        let is_ownerless = is_ownerless && session != SessionId::NOBODY;
         if is_ownerless && self.may_be_owned_by(actor.user) {
             self.owner = Some(actor.user.into());
         }
@@ -247,32 +249,32 @@ impl Room {
         if !is_name || user.contains(char::is_control) {
             return Err(Refusal::Name);
         }
-        if self.members.sits(user, Seat::NOBODY) {
+        if self.members.has_session(user, SessionId::NOBODY) {
             return Ok(());
         }
         if self.members.virtual_count() >= VIRTUAL_MAX {
             return Err(Refusal::TooMany);
         }
-        match self.members.sit(now, user, Seat::NOBODY) {
-            Seated::Beside => {}
-            Seated::Back => {
+        match self.members.attach(now, user, SessionId::NOBODY) {
+            Attached::Beside => {}
+            Attached::Back => {
                 self.show_member(user, "here", out);
                 self.tell(Notice::Back { user }, out);
             }
-            Seated::Stranger => {
+            Attached::Stranger => {
                 let role = Role::Administrator;
-                self.admit(now, Actor { user, role }, Seat::NOBODY, out)?;
+                self.admit(now, Actor { user, role }, SessionId::NOBODY, out)?;
             }
         }
         Ok(())
     }
 
     /// A session is in the room no more, be it as a member or as an observer.
-    fn stand_up(&mut self, user: &str, seat: Seat) -> Departure {
-        if self.observers.remove(seat) {
+    fn detach(&mut self, user: &str, session: SessionId) -> Departure {
+        if self.observers.remove(session) {
             return Departure::Unnoticed;
         }
-        self.members.stand_up(user, seat)
+        self.members.detach(user, session)
     }
 
     /// A session leaves on purpose. Nothing happens if it is not in the room. Returns until when
@@ -281,10 +283,10 @@ impl Room {
         &mut self,
         now: Tick,
         user: &str,
-        seat: Seat,
+        session: SessionId,
         out: &mut Vec<Effect>,
     ) -> Option<Tick> {
-        let departure = self.stand_up(user, seat);
+        let departure = self.detach(user, session);
         self.depart(now, user, departure, Reason::Left, out)
     }
 
@@ -294,19 +296,19 @@ impl Room {
         &mut self,
         now: Tick,
         user: &str,
-        seat: Seat,
+        session: SessionId,
         out: &mut Vec<Effect>,
     ) -> Option<Tick> {
-        if self.observers.remove(seat) {
+        if self.observers.remove(session) {
             return None;
         }
         let until = now.after(self.options.grace);
-        let departure = self.members.lose(now, until, user, seat);
+        let departure = self.members.lose(now, until, user, session);
         self.depart(now, user, departure, Reason::Lost, out)
     }
 
-    /// A user that sits nowhere any more is away as long as one of its lost connections may come
-    /// back, or else gone.
+    /// A user that has no session in the room any more is away as long as one of its lost
+    /// connections may come back, or else gone.
     fn depart(
         &mut self,
         now: Tick,
@@ -315,7 +317,7 @@ impl Room {
         reason: Reason,
         out: &mut Vec<Effect>,
     ) -> Option<Tick> {
-        if departure != Departure::LastSeat {
+        if departure != Departure::LastSession {
             return None;
         }
         let Some(until) = self.members.awaited_until(now, user) else {
@@ -334,19 +336,19 @@ impl Room {
         &mut self,
         now: Tick,
         user: &str,
-        seat: Seat,
+        session: SessionId,
         out: &mut Vec<Effect>,
     ) -> Option<Tick> {
-        let departure = self.stand_up(user, seat);
-        if departure != Departure::LastSeat {
-            self.bar(now, user, seat, out);
+        let departure = self.detach(user, session);
+        if departure != Departure::LastSession {
+            self.bar(now, user, session, out);
         }
         self.depart(now, user, departure, Reason::Revoked, out)
     }
 
     /// A session whose connection was lost has no right to come back to the room.
-    pub fn bar(&mut self, now: Tick, user: &str, seat: Seat, out: &mut Vec<Effect>) {
-        if self.members.give_up(now, user, seat) {
+    pub fn bar(&mut self, now: Tick, user: &str, session: SessionId, out: &mut Vec<Effect>) {
+        if self.members.give_up(now, user, session) {
             self.part(user, Reason::Revoked, out);
         }
     }
@@ -357,14 +359,14 @@ impl Room {
         &mut self,
         now: Tick,
         user: &str,
-        seat: Seat,
+        session: SessionId,
         out: &mut Vec<Effect>,
     ) -> Option<Tick> {
-        if !self.members.sits(user, seat) {
+        if !self.members.has_session(user, session) {
             return None;
         }
-        let departure = self.members.stand_up(user, seat);
-        self.observers.add(user, seat);
+        let departure = self.members.detach(user, session);
+        self.observers.add(user, session);
         self.depart(now, user, departure, Reason::Revoked, out)
     }
 
@@ -410,15 +412,15 @@ impl Room {
             "" => Vec::new(),
             user => self.observers.send_out(user),
         };
-        let sat = self.members.all_seats(user);
-        if sat.is_none() && observed.is_empty() {
+        let joined = self.members.all_sessions(user);
+        if joined.is_none() && observed.is_empty() {
             return Err(Refusal::Unknown);
         }
-        let seats = sat.into_iter().flatten().chain(observed);
+        let sessions = joined.into_iter().flatten().chain(observed);
         // It hears of it before it hears nothing any more.
         self.part(user, Reason::Kicked, out);
         let why = Expelled::Kicked;
-        out.extend(seats.map(|seat| Effect::Clear { seat, why }));
+        out.extend(sessions.map(|session| Effect::Clear { session, why }));
         Ok(())
     }
 

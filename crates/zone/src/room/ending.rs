@@ -70,17 +70,21 @@ impl Ending {
     pub(crate) fn go_on(&mut self, left: &mut usize, out: &mut Vec<Effect>) -> bool {
         let why = self.why;
         while *left > 0
-            && let Some((user, seats)) = self.members.pop()
+            && let Some((user, sessions)) = self.members.pop()
         {
-            *left = left.saturating_sub(seats.len().max(1));
+            *left = left.saturating_sub(sessions.len().max(1));
             self.gone.push(user);
-            out.extend(seats.into_iter().map(|seat| Effect::Clear { seat, why }));
+            out.extend(
+                sessions
+                    .into_iter()
+                    .map(|session| Effect::Clear { session, why }),
+            );
         }
         while *left > 0
-            && let Some(seat) = self.observers.pop()
+            && let Some(session) = self.observers.pop()
         {
             *left -= 1;
-            out.push(Effect::Clear { seat, why });
+            out.push(Effect::Clear { session, why });
         }
         if self.inside() > 0 {
             return false;

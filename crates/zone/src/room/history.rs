@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use stentor_session::{Message, Tick};
 
 use super::HistoryBounds;
-use crate::effect::{Effect, Seat};
+use crate::effect::{Effect, SessionId};
 
 /// Bytes that each message takes beside its topic, properties and payload: itself, its counters and
 /// place in the list, and what the allocator puts around its three parts.
@@ -69,7 +69,7 @@ impl History {
         &mut self,
         now: Tick,
         bounds: &HistoryBounds,
-        seat: Seat,
+        session: SessionId,
         out: &mut Vec<Effect>,
     ) {
         while let (Some(oldest), Some(age)) = (self.said.front(), bounds.age) {
@@ -84,7 +84,7 @@ impl History {
         out.extend(self.said.iter().map(|said| {
             let age = now.since(said.received_at).as_millis();
             Effect::Recall {
-                seat,
+                session,
                 message: Arc::clone(said),
                 age_millis: u64::try_from(age).unwrap_or(u64::MAX),
             }

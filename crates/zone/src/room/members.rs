@@ -8,10 +8,10 @@ use core::ops::Bound;
 
 use stentor_session::Tick;
 
-use crate::effect::Seat;
+use crate::effect::SessionId;
 use crate::look::ShownMember;
 
-/// A member is a user; it sits on the seats of its sessions.
+/// A member is a user, who is there by one or several sessions.
 #[derive(Debug)]
 struct Member {
     presence: Presence,
@@ -25,17 +25,17 @@ struct Member {
 /// A connection that was lost.
 #[derive(Debug)]
 struct Lost {
-    /// Where it sat.
-    seat: Seat,
-    /// Until when the place of its user is kept for it, though all others leave. Another session
-    /// of the user that comes in takes the place, and then this is over.
+    /// The session.
+    session: SessionId,
+    /// The time until which the place of its user is kept for it, though all others leave. Another
+    /// session of the user that comes in takes the place, and then this is over.
     until: Tick,
 }
 
 impl Member {
     /// Whether it is there without any session.
     fn is_virtual(&self) -> bool {
-        matches!(&self.presence, Presence::Here(seats) if *seats == [Seat::NOBODY])
+        matches!(&self.presence, Presence::Here(sessions) if *sessions == [SessionId::NOBODY])
     }
 
     fn awaited(&self, now: Tick) -> impl Iterator<Item = &Lost> {
@@ -43,14 +43,14 @@ impl Member {
     }
 
     /// A session comes in: one of those that were lost is not awaited any more.
-    fn arrives(&mut self, now: Tick, seat: Seat) {
-        let is_own = |lost: &Lost| lost.seat == seat && lost.until > now;
+    fn arrives(&mut self, now: Tick, session: SessionId) {
+        let is_own = |lost: &Lost| lost.session == session && lost.until > now;
         if !self.lost.iter().any(is_own)
             && let Some(oldest) = self.lost.iter_mut().find(|lost| lost.until > now)
         {
             oldest.until = Tick::ZERO;
         }
-        self.lost.retain(|lost| lost.seat != seat);
+        self.lost.retain(|lost| lost.session != session);
     }
 }
 
@@ -60,15 +60,15 @@ const LOST_MAX: usize = 16;
 
 #[derive(Debug)]
 enum Presence {
-    /// On these seats; at least one.
-    Here(Vec<Seat>),
+    /// By these sessions; at least one.
+    Here(Vec<SessionId>),
     /// All its connections were lost; its place is kept until then.
     Away(Tick),
 }
 
 /// What becomes of a session that comes in.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Seated {
+pub(super) enum Attached {
     /// Its user is there already, by another session.
     Beside,
     /// Its user was away and is back.
@@ -77,13 +77,13 @@ pub(super) enum Seated {
     Stranger,
 }
 
-/// What a session that stood up leaves behind.
+/// What a session that is out of the room leaves behind.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Departure {
     /// Its user is still there, or was never a member.
     Unnoticed,
-    /// Its user sits nowhere any more.
-    LastSeat,
+    /// Its user has no session in the room any more.
+    LastSession,
 }
 
 #[derive(Debug, Default)]
@@ -125,65 +125,66 @@ impl Members {
         self.is_member(user) && !self.is_here(user)
     }
 
-    /// Whether a user sits on a seat already.
-    pub(super) fn sits(&self, user: &str, seat: Seat) -> bool {
-        self.seats(user).is_some_and(|seats| seats.contains(&seat))
+    /// Whether a user is in the room by this session already.
+    pub(super) fn has_session(&self, user: &str, session: SessionId) -> bool {
+        self.sessions(user)
+            .is_some_and(|sessions| sessions.contains(&session))
     }
 
-    /// Where a member sits; nowhere while it is away.
-    pub(super) fn seats(&self, user: &str) -> Option<&[Seat]> {
+    /// The sessions of a member; none while it is away.
+    pub(super) fn sessions(&self, user: &str) -> Option<&[SessionId]> {
         Some(match &self.by_user.get(user)?.presence {
-            Presence::Here(seats) => seats,
+            Presence::Here(sessions) => sessions,
             Presence::Away(_) => &[],
         })
     }
 
     /// A session whose connection was lost does not come back. Whether nobody is left who could
     /// come back to the place of its user.
-    pub(super) fn give_up(&mut self, now: Tick, user: &str, seat: Seat) -> bool {
+    pub(super) fn give_up(&mut self, now: Tick, user: &str, session: SessionId) -> bool {
         let Some(member) = self.by_user.get_mut(user) else {
             return false;
         };
         let before = member.lost.len();
-        member.lost.retain(|lost| lost.seat != seat);
+        member.lost.retain(|lost| lost.session != session);
         let is_last = member.lost.len() < before && member.awaited(now).next().is_none();
         is_last && matches!(member.presence, Presence::Away(_))
     }
 
-    /// Until when the place of a user is kept for its lost connections.
+    /// The time until which the place of a user is kept for its lost connections.
     pub(super) fn awaited_until(&self, now: Tick, user: &str) -> Option<Tick> {
         let awaited = self.by_user.get(user)?.awaited(now);
         awaited.map(|lost| lost.until).max()
     }
 
     /// Whether the place of a user is kept for this lost connection, be it that others are there.
-    pub(super) fn awaits(&self, now: Tick, user: &str, seat: Seat) -> bool {
+    pub(super) fn awaits(&self, now: Tick, user: &str, session: SessionId) -> bool {
         let member = self.by_user.get(user);
-        member.is_some_and(|member| member.awaited(now).any(|lost| lost.seat == seat))
+        member.is_some_and(|member| member.awaited(now).any(|lost| lost.session == session))
     }
 
-    pub(super) fn sit(&mut self, now: Tick, user: &str, seat: Seat) -> Seated {
+    pub(super) fn attach(&mut self, now: Tick, user: &str, session: SessionId) -> Attached {
         let Some(member) = self.by_user.get_mut(user) else {
-            return Seated::Stranger;
+            return Attached::Stranger;
         };
-        member.arrives(now, seat);
+        member.arrives(now, session);
         match &mut member.presence {
-            Presence::Here(seats) => {
-                seats.push(seat);
-                Seated::Beside
+            Presence::Here(sessions) => {
+                sessions.push(session);
+                Attached::Beside
             }
             &mut Presence::Away(until) => {
                 self.away.remove(&(until, member.number));
-                member.presence = Presence::Here(alloc::vec![seat]);
-                Seated::Back
+                member.presence = Presence::Here(alloc::vec![session]);
+                Attached::Back
             }
         }
     }
 
-    pub(super) fn add(&mut self, user: &str, seat: Seat) {
+    pub(super) fn add(&mut self, user: &str, session: SessionId) {
         self.last_number += 1;
         let member = Member {
-            presence: Presence::Here(alloc::vec![seat]),
+            presence: Presence::Here(alloc::vec![session]),
             number: self.last_number,
             lost: Vec::new(),
         };
@@ -193,7 +194,8 @@ impl Members {
     /// How many members are virtual, be it that sessions of theirs are there too. O(members).
     pub(super) fn virtual_count(&self) -> usize {
         let all = self.by_user.keys();
-        all.filter(|user| self.sits(user, Seat::NOBODY)).count()
+        all.filter(|user| self.has_session(user, SessionId::NOBODY))
+            .count()
     }
 
     /// Whether there is no member but virtual ones. O(virtual members).
@@ -219,8 +221,14 @@ impl Members {
     }
 
     /// The connection of a session was lost, which may come back until then.
-    pub(super) fn lose(&mut self, now: Tick, until: Tick, user: &str, seat: Seat) -> Departure {
-        if self.sits(user, seat)
+    pub(super) fn lose(
+        &mut self,
+        now: Tick,
+        until: Tick,
+        user: &str,
+        session: SessionId,
+    ) -> Departure {
+        if self.has_session(user, session)
             && let Some(member) = self.by_user.get_mut(user)
         {
             if member.lost.len() == LOST_MAX {
@@ -228,20 +236,20 @@ impl Members {
                 let oldest = member.lost.iter().position(is_over).unwrap_or(0);
                 member.lost.remove(oldest);
             }
-            member.lost.push(Lost { seat, until });
+            member.lost.push(Lost { session, until });
         }
-        self.stand_up(user, seat)
+        self.detach(user, session)
     }
 
-    pub(super) fn stand_up(&mut self, user: &str, seat: Seat) -> Departure {
-        let Some(Presence::Here(seats)) = self.by_user.get_mut(user).map(|m| &mut m.presence)
+    pub(super) fn detach(&mut self, user: &str, session: SessionId) -> Departure {
+        let Some(Presence::Here(sessions)) = self.by_user.get_mut(user).map(|m| &mut m.presence)
         else {
             return Departure::Unnoticed;
         };
-        let before = seats.len();
-        seats.retain(|&other| other != seat);
-        if before > 0 && seats.is_empty() {
-            Departure::LastSeat
+        let before = sessions.len();
+        sessions.retain(|&other| other != session);
+        if before > 0 && sessions.is_empty() {
+            Departure::LastSession
         } else {
             Departure::Unnoticed
         }
@@ -302,19 +310,22 @@ impl Members {
             .collect()
     }
 
-    /// Where the sessions of a member sit, and where they sat when their connections were lost.
-    pub(super) fn all_seats(&self, user: &str) -> Option<Vec<Seat>> {
-        let (seats, member) = (self.seats(user)?, self.by_user.get(user)?);
-        let lost = member.lost.iter().map(|lost| lost.seat);
-        let all = seats.iter().copied().chain(lost);
-        Some(all.filter(|seat| *seat != Seat::NOBODY).collect())
+    /// The sessions of a member, and those whose connections were lost.
+    pub(super) fn all_sessions(&self, user: &str) -> Option<Vec<SessionId>> {
+        let (sessions, member) = (self.sessions(user)?, self.by_user.get(user)?);
+        let lost = member.lost.iter().map(|lost| lost.session);
+        let all = sessions.iter().copied().chain(lost);
+        Some(
+            all.filter(|session| *session != SessionId::NOBODY)
+                .collect(),
+        )
     }
 
-    /// Sends somebody away who is there or was: the user, and [all seats](Self::all_seats).
-    pub(super) fn pop(&mut self) -> Option<(Arc<str>, Vec<Seat>)> {
+    /// Sends somebody away who is there or was: the user, and [all sessions](Self::all_sessions).
+    pub(super) fn pop(&mut self) -> Option<(Arc<str>, Vec<SessionId>)> {
         let user = Arc::clone(self.by_user.first_key_value()?.0);
-        let seats = self.all_seats(&user).unwrap_or_default();
+        let sessions = self.all_sessions(&user).unwrap_or_default();
         self.remove(&user);
-        Some((user, seats))
+        Some((user, sessions))
     }
 }

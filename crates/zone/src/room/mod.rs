@@ -97,8 +97,8 @@ pub struct Room {
     name: Arc<str>,
     options: RoomOptions,
     owner: Option<Arc<str>>,
-    /// Until when a room that was made by command waits for its owner, or for anybody if it has
-    /// none; [`Tick::NEVER`] once somebody has come, and for all others.
+    /// The time until which a room that was made by command waits for its owner, or for anybody if
+    /// it has none; [`Tick::NEVER`] once somebody has come, and for all others.
     claim_until: Tick,
     /// Bytes that it may hold beyond those that it does.
     spare: usize,

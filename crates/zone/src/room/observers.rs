@@ -4,44 +4,44 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::effect::Seat;
+use crate::effect::SessionId;
 
 #[derive(Debug, Default)]
 pub(super) struct Observers {
-    by_seat: BTreeMap<Seat, Arc<str>>,
+    by_session: BTreeMap<SessionId, Arc<str>>,
 }
 
 impl Observers {
     pub(super) fn is_empty(&self) -> bool {
-        self.by_seat.is_empty()
+        self.by_session.is_empty()
     }
 
-    pub(super) fn contains(&self, seat: Seat) -> bool {
-        self.by_seat.contains_key(&seat)
+    pub(super) fn contains(&self, session: SessionId) -> bool {
+        self.by_session.contains_key(&session)
     }
 
-    pub(super) fn add(&mut self, user: &str, seat: Seat) {
-        self.by_seat.insert(seat, user.into());
+    pub(super) fn add(&mut self, user: &str, session: SessionId) {
+        self.by_session.insert(session, user.into());
     }
 
     /// False if it is none.
-    pub(super) fn remove(&mut self, seat: Seat) -> bool {
-        self.by_seat.remove(&seat).is_some()
+    pub(super) fn remove(&mut self, session: SessionId) -> bool {
+        self.by_session.remove(&session).is_some()
     }
 
-    /// The sessions by which a user observes are out; where they sat. O(observers).
-    pub(super) fn send_out(&mut self, user: &str) -> Vec<Seat> {
-        let is_own = |_: &Seat, of: &mut Arc<str>| **of == *user;
-        let gone = self.by_seat.extract_if(.., is_own);
-        gone.map(|(seat, _)| seat).collect()
+    /// The sessions by which a user observes are out; returns them. O(observers).
+    pub(super) fn send_out(&mut self, user: &str) -> Vec<SessionId> {
+        let is_own = |_: &SessionId, of: &mut Arc<str>| **of == *user;
+        let gone = self.by_session.extract_if(.., is_own);
+        gone.map(|(session, _)| session).collect()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.by_seat.len()
+        self.by_session.len()
     }
 
     /// Sends somebody away; returns where it sat.
-    pub(super) fn pop(&mut self) -> Option<Seat> {
-        self.by_seat.pop_first().map(|(seat, _)| seat)
+    pub(super) fn pop(&mut self) -> Option<SessionId> {
+        self.by_session.pop_first().map(|(session, _)| session)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::support::{Hall, seat, user};
+use crate::support::{Hall, session, user};
 use proptest::prelude::*;
 use serde_json::json;
 use stentor_zone::{Change, Condition, Presence, Refusal, Uniqueness, Verdict};
@@ -92,7 +92,7 @@ impl Model {
     }
 
     /// True if that was the last session.
-    fn stand_up(&mut self, who: u8, session: u8) -> bool {
+    fn detach(&mut self, who: u8, session: u8) -> bool {
         match self.state(who) {
             Some(State::Here(sessions)) => sessions.remove(&session) && sessions.is_empty(),
             _ => false,
@@ -161,7 +161,7 @@ fn take(model: &mut Model, hall: &mut Hall, step: &Step) {
         ),
         Step::Leave(who, session) => {
             hall.leave(&name(who), number(who, session), "r");
-            if model.stand_up(who, session) {
+            if model.detach(who, session) {
                 model.depart(who);
             }
         }
@@ -171,7 +171,7 @@ fn take(model: &mut Model, hall: &mut Hall, step: &Step) {
                 let until = model.now + GRACE_SECS;
                 model.awaited.push((who, session, until));
             }
-            if model.stand_up(who, session) {
+            if model.detach(who, session) {
                 model.depart(who);
             }
         }
@@ -295,11 +295,11 @@ proptest! {
         let mut holder = None;
         for (arrives, number) in steps {
             if arrives {
-                let verdict = presence.arrive("ann", seat(number), 0, &mut out);
+                let verdict = presence.arrive("ann", session(number), 0, &mut out);
                 let expected = match holder {
                     None => Verdict::Admitted,
                     Some(other) if other == number => Verdict::Admitted,
-                    Some(other) if replace => Verdict::Replaced(vec![seat(other)]),
+                    Some(other) if replace => Verdict::Replaced(vec![session(other)]),
                     Some(_) => Verdict::Refused,
                 };
                 if expected != Verdict::Refused {
@@ -307,11 +307,11 @@ proptest! {
                 }
                 prop_assert_eq!(verdict, expected);
             } else {
-                presence.depart("ann", seat(number), &mut out);
+                presence.depart("ann", session(number), &mut out);
                 holder = holder.filter(|other| *other != number);
             }
-            let seats: Vec<_> = holder.into_iter().map(seat).collect();
-            prop_assert_eq!(presence.seats("ann"), seats);
+            let sessions: Vec<_> = holder.into_iter().map(session).collect();
+            prop_assert_eq!(presence.sessions("ann"), sessions);
         }
     }
 }
@@ -322,25 +322,25 @@ fn presence_is_shown_from_the_first_session_to_the_last() {
     let mut presence = Presence::new(Uniqueness::Many);
     let mut out = Vec::new();
     assert_eq!(
-        presence.arrive("a/b", seat(1), 2, &mut out),
+        presence.arrive("a/b", session(1), 2, &mut out),
         Verdict::Admitted
     );
     assert_eq!(
-        presence.arrive("a/b", seat(2), 2, &mut out),
+        presence.arrive("a/b", session(2), 2, &mut out),
         Verdict::Admitted
     );
     assert_eq!(
-        presence.arrive("a/b", seat(3), 2, &mut out),
+        presence.arrive("a/b", session(3), 2, &mut out),
         Verdict::Refused
     );
-    presence.depart("a/b", seat(1), &mut out);
+    presence.depart("a/b", session(1), &mut out);
     assert_eq!(out.len(), 1);
     hall.apply(std::mem::take(&mut out));
     assert_eq!(
         hall.retained("$presence/a%2fb"),
         Some(json!({"state": "online"}))
     );
-    presence.depart("a/b", seat(2), &mut out);
+    presence.depart("a/b", session(2), &mut out);
     hall.apply(out);
     assert_eq!(hall.topics(), Vec::<String>::new());
 }

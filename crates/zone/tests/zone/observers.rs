@@ -1,6 +1,6 @@
-//! Who hears what happens in a room without being seen.
+//! Observers hear what happens in a room without being seen.
 
-use crate::support::{Hall, seat, user};
+use crate::support::{Hall, session, user};
 use serde_json::{Value, json};
 use stentor_session::Tick;
 use stentor_zone::{
@@ -25,10 +25,10 @@ fn nobody_begins_to_observe_a_locked_room() {
     hall.observe("eve", 2, "tea").unwrap();
     lock(&mut hall, true);
     assert_eq!(hall.observe("fay", 3, "tea"), Err(Refusal::Locked));
-    // Who observed before goes on, and so does one who observes from now on.
+    // A user who observed before goes on, and so does one who observes from now on.
     hall.observe("eve", 2, "tea").unwrap();
     hall.act("tea", |room, out| {
-        room.mute(Tick::ZERO, "ann", seat(1), out);
+        room.mute(Tick::ZERO, "ann", session(1), out);
         Ok(())
     })
     .unwrap();
@@ -51,7 +51,7 @@ fn an_observer_is_sent_out_by_its_sessions() {
     assert_eq!(by_another, Err(Refusal::NotOwner));
     let events = hall.events.len();
     kick(&mut hall, "eve").unwrap();
-    assert_eq!(hall.cleared, [seat(2), seat(3)]);
+    assert_eq!(hall.cleared, [session(2), session(3)]);
     assert_eq!(hall.events.len(), events, "nobody saw it");
     for name in ["eve", "fay", ""] {
         assert_eq!(kick(&mut hall, name), Err(Refusal::Unknown), "{name}");
@@ -65,7 +65,7 @@ fn an_observer_is_sent_out_by_its_sessions() {
     hall.join("eve", 3, "tea").unwrap();
     hall.cleared.clear();
     kick(&mut hall, "eve").unwrap();
-    assert_eq!(hall.cleared, [seat(3), seat(2)]);
+    assert_eq!(hall.cleared, [session(3), session(2)]);
 }
 
 /// Somebody who may observe every room, and join none.

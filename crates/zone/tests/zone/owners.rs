@@ -1,4 +1,4 @@
-//! Who owns rooms, and how many.
+//! The owners of rooms, and how many rooms they own.
 
 use crate::support::{Hall, admin, user};
 use serde_json::json;
@@ -93,7 +93,7 @@ fn a_room_without_an_owner_is_not_for_who_owns_enough() {
     assert_eq!(owner(&hall, "tea"), "bob");
 }
 
-/// Who made a room by command finds it as it was made, whoever has looked into it meanwhile.
+/// A user who made a room by command finds it as it was made, whoever has looked into it meanwhile.
 #[test]
 fn a_room_waits_for_its_owner_whoever_comes_and_goes() {
     let mut hall = Hall::default();

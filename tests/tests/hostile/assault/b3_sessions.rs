@@ -9,8 +9,8 @@ use crate::bystander::Scene;
 
 const SESSIONS: usize = 300;
 
-/// An anonymous client makes all sessions that the server may have, and more, for an hour each.
-/// Whoever has an account gets one nevertheless.
+/// An anonymous client makes all sessions that the server may have, and more, for an hour each. A
+/// client with an account gets one nevertheless.
 #[test]
 fn b3_sessions_for_everybody() {
     let hash = hash_password("secret");

@@ -35,7 +35,7 @@ const STEPS: usize = 100;
 
 const MIB: u64 = 1 << 20;
 
-/// What waits for each session, and what it subscribes to.
+/// Bytes of what waits for each session, and of the filters that it subscribes to.
 const QUEUE_BYTES: u64 = MIB;
 const SUBSCRIPTION_BYTES: u64 = MIB;
 const RETAINED_BYTES: u64 = 16 * MIB;

@@ -44,7 +44,7 @@ fn users_come_change_and_go() {
     assert_eq!(json!(kinds(&changed)), json!(three));
     assert_ne!(login(&server, "ann", "first one"), 0);
     assert_eq!(login(&server, "ann", "second one"), 0);
-    // Who could prove the password by SCRAM still can.
+    // A user who could prove the password by SCRAM still can.
     let third = json!({ "name": "ann", "password": "third one" });
     let changed = done(&server, "users/set-password", &root, &third);
     assert_eq!(json!(kinds(&changed)), json!(three));

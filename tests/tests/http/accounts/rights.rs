@@ -1,4 +1,4 @@
-//! Who may change users, roles, tokens and zones: whoever has all rights.
+//! Users with all rights may change users, roles, tokens and zones.
 
 use serde_json::{Value, json};
 use stentor_control::{Need, Verb};

@@ -175,7 +175,7 @@ fn a_history_is_read_by_the_right_to_its_topic() {
     assert_eq!((history(&root), history(&vera)), (200, 403));
 }
 
-/// Who looks after all zones does not read the messages of another zone by that.
+/// An administrator of all zones does not read the messages of another zone by that.
 #[test]
 fn messages_of_a_queue_in_another_zone_need_the_right_to_administer_it() {
     let config = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\nanonymous = true\n";

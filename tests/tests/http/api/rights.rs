@@ -1,4 +1,4 @@
-//! Who may have which verb done.
+//! The rights to verbs.
 
 use std::fmt::Write as _;
 use std::fs;

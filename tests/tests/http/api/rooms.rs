@@ -111,7 +111,7 @@ fn rooms_and_their_members_are_shown_in_pages() {
     assert_eq!(get(&server, "rooms/ls?zone=none", &vic).0, 404);
 }
 
-/// Whoever has the right to the verbs needs none to the rooms, and the audit log has what is done.
+/// A user with the right to the verbs needs none to the rooms, and the audit log has what is done.
 #[test]
 fn members_are_removed_and_rooms_closed_by_the_right_to_the_verbs() {
     let server = place();

@@ -244,7 +244,7 @@ fn a_session_of_https_stays_there() {
     );
 }
 
-/// Whoever sends the body of a login slowly keeps nobody else from anything.
+/// A client that sends the body of a login slowly keeps nobody else from anything.
 #[test]
 fn slow_bodies_of_strangers_hold_up_nobody() {
     let server = server();

@@ -105,7 +105,7 @@ fn it_takes_the_present_password() {
     assert_eq!(api::get(&server, "me", token.trim()).0, 200, "tokens stay");
 }
 
-/// Whoever has found an open browser tries passwords as slowly as at a login.
+/// A stranger who has found an open browser tries passwords as slowly as at a login.
 #[test]
 fn wrong_passwords_are_slowed_down() {
     let server = server();

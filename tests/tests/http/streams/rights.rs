@@ -1,4 +1,4 @@
-//! Who may read which stream, and what becomes of it when that changes.
+//! The rights to streams, and what becomes of a stream when they change.
 
 use std::time::{Duration, Instant};
 

@@ -206,7 +206,7 @@ fn login(center: &Center, (name, password): (&str, &str), meanwhile: impl FnOnce
     });
     assert_eq!(blocked, Ok(()));
     let answer = begin(center, name, password);
-    // Who asks behind it is answered behind it.
+    // A login behind it is answered behind it.
     let (sender, is_found) = channel();
     let found: Found = Box::new(move |_| sender.send(()).unwrap());
     let directory = &center.0.accounts;
@@ -240,7 +240,7 @@ fn who_came_by_somebody_elses_password_does_not_become_an_administrator() {
         let [own, bob] = ["ann", "bob"].map(|name| come(name, "own"));
         world.renewals();
         if is_gone {
-            // Whoever has lost the password there is connected still.
+            // A user who has lost the password there is still connected.
             world.names.lock().unwrap().clear();
             accepted(login(&center, ("ann", "own"), || {}));
             match world.renewals().renew(&theirs, "a") {
@@ -433,7 +433,7 @@ fn a_session_of_an_earlier_start_gets_the_rights_that_its_user_has_now() {
     assert!(matches!(gone, Renewed::Close { end_session: true }));
 }
 
-/// Whoever gets a name is not whom the session belongs to.
+/// A user who gets a name later is not the owner of the session.
 #[test]
 fn a_user_who_was_deleted_and_added_again_is_somebody_else() {
     let world = world(&[]);

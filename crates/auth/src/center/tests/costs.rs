@@ -231,7 +231,7 @@ fn a_name_that_nobody_can_have_is_not_looked_for() {
         (&|name| with_password(name, "x"), "z\0/ann", WRONG),
     ] {
         let world = world(Vec::new());
-        // Who is looked for is told that the server is unavailable.
+        // A client whose user is looked for hears that the server is unavailable.
         *world.memory.mode.lock().unwrap() = Mode::Down;
         for _ in 0..4 {
             assert_eq!(world.login(make(name)), expected, "{name:?}");
@@ -255,7 +255,7 @@ fn an_exchange_of_somebody_else_is_refused() {
     ));
 }
 
-/// What waits when the center ends is answered, not forgotten.
+/// Logins that wait when the center ends are answered, not forgotten.
 #[test]
 fn nobody_is_left_without_an_answer() {
     let world = world(vec![user("ann", &[cheap("pencil")])]);

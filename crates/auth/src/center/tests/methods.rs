@@ -119,7 +119,7 @@ fn scram_lets_in_and_tells_nobody_who_exists() {
     ] {
         assert_eq!(scram(sha, name, password), (WRONG, false), "{name}");
     }
-    // Who has only a SCRAM secret can still log in where there is no AUTH.
+    // A user with only a SCRAM secret can still log in where there is no AUTH.
     assert_eq!(world.password("ann", "pencil"), named("ann"));
 }
 
@@ -183,7 +183,7 @@ fn certificates_log_in_as_the_user_they_name() {
     };
     assert_eq!(anonymous("bob"), WRONG);
     assert_eq!(certified("ann", Some("ann"), Some("wrong")), WRONG);
-    // Whoever guesses ann's password from the same address does not hold it up.
+    // A client that guesses ann's password from the same address does not hold it up.
     let ann = LoginAttempt::named("ann");
     let (throttle, now) = (&world.center.0.throttle, Instant::now());
     for _ in 0..20 {

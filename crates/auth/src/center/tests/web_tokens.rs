@@ -4,7 +4,7 @@ use super::*;
 
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 
-/// Whoever signs with [`SECRET`].
+/// The issuer that signs with [`SECRET`].
 fn issuer() -> Issuer {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("key");
@@ -132,7 +132,7 @@ fn web_tokens_carry_roles_rules_and_an_end() {
     assert_eq!(by_method(&token(r#","sub":"stranger""#)), named("stranger"));
     let proof = world.grants.0.lock().unwrap().pop().unwrap();
     assert_eq!(proof.roles, None, "they follow who gets that name");
-    // Who was shut out stays out, though somebody else has forgotten that user.
+    // A user who was shut out stays out, though somebody else has forgotten that user.
     let mut gone = user("stranger", &[]);
     gone.disabled = true;
     *world.memory.left.lock().unwrap() = Some(Arc::new(gone));

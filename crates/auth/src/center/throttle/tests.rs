@@ -87,7 +87,7 @@ fn failures_are_slowed_after_some_and_bounded() {
     }
     assert_eq!(waits[..7], [0, 0, 0, 250, 500, 1000, 2000]);
     assert_eq!(waits[11], 8000);
-    // Who has the right password is through, and starts anew.
+    // A client with the right password is through, and starts anew.
     throttle.succeeded(now, &ann);
     assert_eq!(wait(&throttle, now, &ann), Some(Duration::ZERO));
 }
@@ -203,7 +203,7 @@ fn neighbours_of_an_attacker_get_in() {
     });
 }
 
-/// What waits long in one line makes another no longer.
+/// A long wait in one line makes another line no longer.
 #[test]
 fn a_place_far_back_in_one_line_holds_no_other_up() {
     let throttle = Throttle::default();

@@ -112,8 +112,8 @@ fn what_is_made_is_right_and_never_twice_the_same() {
     }
 }
 
-/// Whoever shows these bytes and something else behind them is let in, and may not be the one who
-/// decides what the password is.
+/// A client that shows these bytes and something else behind them is let in, and may not be the one
+/// who decides what the password is.
 #[test]
 fn what_bcrypt_does_not_look_at_replaces_nothing() {
     let bcrypt = Cost::Bcrypt { log_rounds: 4 };

@@ -58,7 +58,7 @@ fn their_client_logs_in_here() {
 }
 
 /// Their server with our secret.
-struct Keeper(ScramSecret);
+struct SecretCallback(ScramSecret);
 
 struct Name;
 
@@ -66,7 +66,7 @@ impl Validation for Name {
     type Value = String;
 }
 
-impl SessionCallback for Keeper {
+impl SessionCallback for SecretCallback {
     fn callback(
         &self,
         _session: &SessionData,
@@ -101,7 +101,7 @@ fn their_server(sha: Sha, password: &str) -> (bool, bool) {
     let secret = ScramSecret::make(sha, PASSWORD.as_bytes(), 4096).unwrap();
     let config = SASLConfig::builder()
         .with_defaults()
-        .with_callback(Keeper(secret))
+        .with_callback(SecretCallback(secret))
         .unwrap();
     let mut server = SASLServer::<Name>::new(config)
         .start_suggested(mechanism(sha))

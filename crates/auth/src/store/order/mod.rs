@@ -369,6 +369,7 @@ impl Order {
 }
 
 use Order as O;
+use users::Page;
 
 type Outcome = Result<Value, OrderError>;
 
@@ -395,7 +396,7 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
             containing,
             after,
             limit,
-        } => users::list(worker, zone, after, limit, &containing).await,
+        } => users::list(worker, Page::new(zone, after, limit)?, &containing).await,
         O::UserShow { name } => users::show(worker, &name).await,
         O::UserSetPassword { name, credentials } => {
             users::set_password(worker, who, &name, credentials).await
@@ -412,7 +413,7 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
         O::UserImport { users, replace } => import::import(worker, who, users, replace).await,
         O::UserImportCheck { users, replace } => import::check_only(worker, users, replace).await,
         O::UserExport { zone, after, limit } => {
-            users::export(worker, who, zone.as_deref(), after.as_deref(), limit).await
+            users::export(worker, who, Page::new(zone, after, limit)?).await
         }
         O::Grant { name, roles } => users::grant(worker, who, &name, &roles).await,
         O::Revoke { name, roles } => users::revoke(worker, who, &name, &roles).await,

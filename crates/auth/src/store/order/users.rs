@@ -27,8 +27,8 @@ pub(super) struct Page {
 
 impl Page {
     pub(super) fn new(
-        zone: Option<&str>,
-        after: Option<&str>,
+        zone: Option<String>,
+        after: Option<String>,
         limit: Option<usize>,
     ) -> Result<Self, OrderError> {
         let (usual, most) = PAGE;
@@ -39,8 +39,8 @@ impl Page {
             )));
         }
         Ok(Self {
-            zone: zone.map(str::to_owned),
-            after: after.map(UserKey::parse),
+            zone,
+            after: after.as_deref().map(UserKey::parse),
             limit,
         })
     }
@@ -152,14 +152,7 @@ async fn check_zone(worker: &Worker, page: &Page) -> Result<(), OrderError> {
     Err(OrderError::new("not-found", message))
 }
 
-pub(super) async fn list(
-    worker: &Worker,
-    zone: Option<String>,
-    after: Option<String>,
-    limit: Option<usize>,
-    containing: &str,
-) -> Outcome {
-    let page = Page::new(zone.as_deref(), after.as_deref(), limit)?;
+pub(super) async fn list(worker: &Worker, page: Page, containing: &str) -> Outcome {
     check_zone(worker, &page).await?;
     let wanted = |user: &User| containing.is_empty() || user.name.contains(containing);
     let configured = match page.after {
@@ -319,14 +312,7 @@ pub(super) async fn delete(worker: &Worker, who: &Who, name: &str) -> Outcome {
     Ok(json!({}))
 }
 
-pub(super) async fn export(
-    worker: &Worker,
-    who: &Who,
-    zone: Option<&str>,
-    after: Option<&str>,
-    limit: Option<usize>,
-) -> Outcome {
-    let page = Page::new(zone, after, limit)?;
+pub(super) async fn export(worker: &Worker, who: &Who, page: Page) -> Outcome {
     check_zone(worker, &page).await?;
     let store = &worker.books.store;
     let users = store

@@ -119,17 +119,17 @@ impl Workload for Connected {
         let (doing, of) = ("measuring clean and lasting sessions", 4 * ROUNDS as u64);
         let status = running.status_at();
         let (measured, generator) = work(progress, doing, of, move |gauge| {
-            let mut crews =
-                [Lasts::Connection, Lasts::Forever].map(|lasts| Crew::open(&this, &place, lasts));
+            let mut groups = [Lasts::Connection, Lasts::Forever]
+                .map(|lasts| ClientGroup::open(&this, &place, lasts));
             let generator = GeneratorMeter::start();
             let before = written_at(status.as_ref());
-            let mut measured = this.measure(&mut crews, pid, gauge)?;
+            let mut measured = this.measure(&mut groups, pid, gauge)?;
             let written = written_at(status.as_ref()).zip(before);
             measured.written = written.map(|(now, then)| now - then);
             let generator = generator.stop();
-            for crew in crews {
-                let mut crew = crew?;
-                leave(&mut crew.poll, crew.peers)?;
+            for group in groups {
+                let mut group = group?;
+                leave(&mut group.poll, group.peers)?;
             }
             Ok((measured, generator))
         })?;
@@ -171,11 +171,11 @@ struct Measured {
 impl Connected {
     fn measure(
         &self,
-        crews: &mut [Result<Crew, BenchError>; 2],
+        groups: &mut [Result<ClientGroup, BenchError>; 2],
         pid: Option<u32>,
         gauge: &Gauge,
     ) -> Result<Measured, BenchError> {
-        let [clean, lasting] = crews;
+        let [clean, lasting] = groups;
         let broken = |error: &mut BenchError| BenchError::server(error.to_string());
         let clean = clean.as_mut().map_err(broken)?;
         let lasting = lasting.as_mut().map_err(broken)?;
@@ -183,10 +183,10 @@ impl Connected {
         let mut run = |pace| {
             let mut turns = Vec::new();
             for _ in 0..ROUNDS {
-                let turn = [&mut *clean, &mut *lasting].map(|crew| {
+                let turn = [&mut *clean, &mut *lasting].map(|group| {
                     done += 1;
                     gauge.set(done);
-                    crew.run(self, pace, pid)
+                    group.run(self, pace, pid)
                 });
                 let [clean, lasting] = turn;
                 turns.push([clean?, lasting?]);
@@ -234,7 +234,7 @@ impl Connected {
 }
 
 /// A publisher, and subscribers of one kind.
-struct Crew {
+struct ClientGroup {
     poll: Poll,
     /// The publisher is the last one.
     peers: Vec<Peer>,
@@ -246,7 +246,7 @@ struct Crew {
     latency: Histogram<u64>,
 }
 
-impl Crew {
+impl ClientGroup {
     fn open(load: &Connected, place: &Place, lasts: Lasts) -> Result<Self, BenchError> {
         let (name, topic) = match lasts {
             Lasts::Connection => ("clean", place.topic("clean")),

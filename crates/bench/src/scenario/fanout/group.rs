@@ -183,7 +183,7 @@ impl Group {
         process::note_helper(child.id());
         let (sender, answers) = mpsc::channel();
         let lines = child.stdout.take().map(BufReader::new);
-        // Whoever is not listened to any more has been dropped.
+        // A group that was dropped has no receiver any more.
         thread::spawn(move || {
             let lines = lines.into_iter().flat_map(|lines| lines.lines());
             for line in lines.map_while(Result::ok) {

@@ -24,7 +24,7 @@ const READY_BYTES_MAX: usize = 256 << 20;
 /// Streams that the subscribers check: each subscriber one of each publisher.
 const STREAMS_MAX: usize = 10_000_000;
 
-/// Whoever knows their load asks with it.
+/// Readers who know their load ask with it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MineArgs {
     /// Topics, spread over the publishers; if there are fewer, several publishers share one

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::Base;
-use super::beside::{Crew, Stop};
+use super::beside::{ClientThreads, Stop};
 use super::trio::{Told, Trio};
 use crate::error::BenchError;
-use crate::http::Office;
+use crate::http::HttpApi;
 use crate::load;
 use crate::load::fill::Fill;
 use crate::load::storm::Round;
@@ -136,11 +136,11 @@ impl Workload for Asked {
         let idle = self.base.crowd(running, progress)?;
         let run = run_id();
         self.fill(running, &run, progress)?;
-        let office = Office::open(running)?;
+        let api = HttpApi::open(running)?;
         let mut load = self.load();
         let (trio, came) = {
             let mut measure = || load.leg(subject, running, progress);
-            Trio::measure(&mut measure, || self.ask(&office, &run), Crew::end)?
+            Trio::measure(&mut measure, || self.ask(&api, &run), ClientThreads::end)?
         };
         trio.tell(&mut leg, &P99);
         leg.push(TURN, turn_us(running));
@@ -185,13 +185,13 @@ impl Asked {
         Ok(())
     }
 
-    fn ask(&self, office: &Office, run: &str) -> Result<Crew<Came>, BenchError> {
-        let mut crew = Crew::new();
+    fn ask(&self, api: &HttpApi, run: &str) -> Result<ClientThreads<Came>, BenchError> {
+        let mut threads = ClientThreads::new();
         for caller in 0..self.callers {
-            let (at, some) = (office.clone(), topic(run, 0));
-            crew.add("caller", move |stop| call(&at, caller, &some, stop))?;
+            let (at, some) = (api.clone(), topic(run, 0));
+            threads.add("caller", move |stop| call(&at, caller, &some, stop))?;
         }
-        Ok(crew)
+        Ok(threads)
     }
 }
 
@@ -210,8 +210,8 @@ struct Came {
 }
 
 /// Asks for one list after the other.
-fn call(office: &Office, caller: usize, some: &str, stop: &Stop) -> Result<Came, BenchError> {
-    let mut http = office.connect()?;
+fn call(api: &HttpApi, caller: usize, some: &str, stop: &Stop) -> Result<Came, BenchError> {
+    let mut http = api.connect()?;
     let mut came = Came::default();
     for list in LISTS.iter().cycle().skip(caller * 3) {
         if stop.is_set() {

@@ -11,7 +11,7 @@ use crate::load::{join, spawn};
 
 /// Some threads; dropping it has them end.
 #[derive(Debug)]
-pub(super) struct Crew<T> {
+pub(super) struct ClientThreads<T> {
     stop: Stop,
     threads: Vec<JoinHandle<Result<T, BenchError>>>,
 }
@@ -43,7 +43,7 @@ impl Stop {
 /// How often a thread that waits looks whether the load is over.
 const LOOK: Duration = Duration::from_millis(50);
 
-impl<T: Send + 'static> Crew<T> {
+impl<T: Send + 'static> ClientThreads<T> {
     /// None yet.
     pub(super) fn new() -> Self {
         Self {
@@ -77,7 +77,7 @@ impl<T: Send + 'static> Crew<T> {
     }
 }
 
-impl<T> Drop for Crew<T> {
+impl<T> Drop for ClientThreads<T> {
     fn drop(&mut self) {
         self.stop.0.store(true, Ordering::Relaxed);
     }

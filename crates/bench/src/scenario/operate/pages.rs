@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Base;
 use crate::clock::{as_ns, now_ns, sleep_until_ns};
 use crate::error::BenchError;
-use crate::http::{Answer, Http, Office};
+use crate::http::{Answer, Http, HttpApi};
 use crate::load;
 use crate::load::histogram;
 use crate::measure::{Leg, Metric, Unit};
@@ -83,12 +83,12 @@ impl Workload for Pages {
     ) -> Result<Leg, BenchError> {
         let mut leg = self.base.leg();
         let idle = self.base.crowd(running, progress)?;
-        let office = Office::open(running)?;
+        let api = HttpApi::open(running)?;
         let (clients, rounds, warm) = (self.base.clients, self.rounds, self.base.seconds);
         let now = || "turning pages".to_owned();
         let seen = load::run("reader", progress, &now, move || {
             let mut reader = Reader {
-                http: office.connect()?,
+                http: api.connect()?,
                 clients,
                 seen: Seen::default(),
             };

@@ -10,10 +10,10 @@ use serde_json::json;
 use stentor_client::{Client, Options, SubscribeOptions};
 
 use super::Base;
-use super::beside::{Crew, Stop};
+use super::beside::{ClientThreads, Stop};
 use crate::clock::{as_ns, now_ns, sleep_until_ns};
 use crate::error::BenchError;
-use crate::http::{Http, Office};
+use crate::http::{Http, HttpApi};
 use crate::load::{histogram, join, spawn};
 use crate::measure::{Leg, Metric, Unit, push_cpu, push_latency};
 use crate::meter::GeneratorMeter;
@@ -78,14 +78,14 @@ impl Workload for Publish {
     ) -> Result<Leg, BenchError> {
         let mut leg = self.base.leg();
         let idle = self.base.crowd(running, progress)?;
-        let office = Office::open(running)?;
+        let api = HttpApi::open(running)?;
         let topic = format!("bench/{}", run_id());
-        let mut reader = Crew::new();
+        let mut reader = ClientThreads::new();
         let mut client = subscriber(running, &topic)?;
         let received = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&received);
         reader.add("subscriber", move |stop| count(&mut client, &counter, stop))?;
-        let came = self.measure(&mut leg, &office, &topic, running, progress)?;
+        let came = self.measure(&mut leg, &api, &topic, running, progress)?;
         push_latency(&mut leg, came.latency, &[(P50, 0.5), (P99, 0.99)]);
         leg.failed += came.failed;
         leg.behind = came.why;
@@ -103,7 +103,7 @@ impl Publish {
     fn measure(
         &self,
         leg: &mut Leg,
-        office: &Office,
+        api: &HttpApi,
         topic: &str,
         running: &Running,
         progress: &Progress,
@@ -112,7 +112,7 @@ impl Publish {
         let to_ns = from_ns + as_ns(self.base.seconds);
         let mut threads = Vec::new();
         for share in shares(self.callers) {
-            let (at, topic) = (office.clone(), topic.to_owned());
+            let (at, topic) = (api.clone(), topic.to_owned());
             let work = move || publish(&at, share, &topic, from_ns..to_ns);
             threads.push(spawn("publisher", work)?);
         }
@@ -242,7 +242,7 @@ impl Came {
 
 /// Publishes on some connections, which take turns, until the time is over.
 fn publish(
-    office: &Office,
+    api: &HttpApi,
     connections: usize,
     topic: &str,
     measured_ns: Range<u64>,
@@ -250,7 +250,7 @@ fn publish(
     let body = json!({ "topic": topic, "payload": "x".repeat(PAYLOAD) }).to_string();
     let mut callers: Vec<(Http, u64)> = Vec::new();
     for _ in 0..connections {
-        callers.push((office.connect()?, 0));
+        callers.push((api.connect()?, 0));
     }
     let request = callers
         .first()

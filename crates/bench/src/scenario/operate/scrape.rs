@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Base;
 use crate::clock::{SECOND_NS, as_ns, now_ns, sleep_until_ns};
 use crate::error::BenchError;
-use crate::http::{Http, Office};
+use crate::http::{Http, HttpApi};
 use crate::load;
 use crate::measure::{Leg, Metric, Unit};
 use crate::process::CpuMeter;
@@ -75,12 +75,12 @@ impl Workload for Scrape {
     ) -> Result<Leg, BenchError> {
         let mut leg = self.base.leg();
         let idle = self.base.crowd(running, progress)?;
-        let office = Office::open(running)?;
+        let api = HttpApi::open(running)?;
         let quiet = self.base.seconds.min(QUIET);
         let pid = running.pid();
         let now = || "scraping".to_owned();
         let (halves, page) = load::run("scraper", progress, &now, move || {
-            let mut http = office.connect()?;
+            let mut http = api.connect()?;
             // The first one makes what later ones find.
             let page = scrape(&mut http)?;
             let at_rest = Half::of(pid, || {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::Base;
-use super::beside::Crew;
+use super::beside::ClientThreads;
 use super::trio::{Told, Trio};
 use crate::error::BenchError;
-use crate::http::Office;
+use crate::http::HttpApi;
 use crate::measure::{Leg, Metric, Unit};
 use crate::progress::Progress;
 use crate::scenario::count;
@@ -76,10 +76,10 @@ impl Workload for Traced {
     ) -> Result<Leg, BenchError> {
         let mut leg = self.base.leg();
         let idle = self.base.crowd(running, progress)?;
-        let office = Office::open(running)?;
+        let api = HttpApi::open(running)?;
         let load = self.base.fanout(self.subscribers);
         let measure = || load.run(running, progress, &|| ());
-        let (trio, seen) = Trio::measure(measure, || trace(&office), Crew::end)?;
+        let (trio, seen) = Trio::measure(measure, || trace(&api), ClientThreads::end)?;
         trio.tell(&mut leg, &CPU);
         let lines: u64 = seen.iter().sum();
         leg.push(LINES, lines as f64);
@@ -95,10 +95,10 @@ impl Workload for Traced {
 }
 
 /// Traces the first subscriber that comes; the events of the trace.
-fn trace(office: &Office) -> Result<Crew<u64>, BenchError> {
-    let mut crew = Crew::new();
-    let at = office.clone();
-    crew.add("tracer", move |stop| {
+fn trace(api: &HttpApi) -> Result<ClientThreads<u64>, BenchError> {
+    let mut threads = ClientThreads::new();
+    let at = api.clone();
+    threads.add("tracer", move |stop| {
         let mut http = at.connect()?;
         while stop.wait(LOOK) {
             let found = http.get(SUBSCRIBER)?.json();
@@ -111,5 +111,5 @@ fn trace(office: &Office) -> Result<Crew<u64>, BenchError> {
         }
         Ok(0)
     })?;
-    Ok(crew)
+    Ok(threads)
 }

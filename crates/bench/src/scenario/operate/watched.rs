@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use super::Base;
-use super::beside::Crew;
+use super::beside::ClientThreads;
 use super::scrape::scrape;
 use super::trio::{Told, Trio};
 use crate::clock::{SECOND_NS, now_ns};
 use crate::error::BenchError;
-use crate::http::Office;
+use crate::http::HttpApi;
 use crate::measure::{Leg, Metric, Unit};
 use crate::progress::Progress;
 use crate::scenario::count;
@@ -94,10 +94,10 @@ impl Workload for Watched {
     ) -> Result<Leg, BenchError> {
         let mut leg = self.base.leg();
         let idle = self.base.crowd(running, progress)?;
-        let office = Office::open(running)?;
+        let api = HttpApi::open(running)?;
         let load = self.base.fanout(self.subscribers);
         let measure = || load.run(running, progress, &|| ());
-        let (trio, seen) = Trio::measure(measure, || watch(&office), Crew::end)?;
+        let (trio, seen) = Trio::measure(measure, || watch(&api), ClientThreads::end)?;
         trio.tell(&mut leg, &CPU);
         trio.tell(&mut leg, &P99);
         let scrapes = seen.first().copied().unwrap_or(0);
@@ -111,10 +111,10 @@ impl Workload for Watched {
 }
 
 /// Begins to watch: first the scrapes, then the streams, each of which is counted.
-fn watch(office: &Office) -> Result<Crew<u64>, BenchError> {
-    let mut crew = Crew::new();
-    let at = office.clone();
-    crew.add("scraper", move |stop| {
+fn watch(api: &HttpApi) -> Result<ClientThreads<u64>, BenchError> {
+    let mut threads = ClientThreads::new();
+    let at = api.clone();
+    threads.add("scraper", move |stop| {
         let mut http = at.connect()?;
         let (mut scrapes, mut next_ns) = (0, now_ns());
         while stop.wait_until(next_ns) {
@@ -125,11 +125,11 @@ fn watch(office: &Office) -> Result<Crew<u64>, BenchError> {
         Ok(scrapes)
     })?;
     for _ in 0..STREAMS {
-        let at = office.clone();
-        crew.add("stream", move |stop| {
+        let at = api.clone();
+        threads.add("stream", move |stop| {
             let events = at.connect()?.stream(STREAM)?;
             events.count(|| stop.is_set())
         })?;
     }
-    Ok(crew)
+    Ok(threads)
 }

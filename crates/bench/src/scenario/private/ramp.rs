@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::crew::{Crew, Missing, Way};
+use super::worker_pool::{Missing, Way, WorkerPool};
 use super::{CPU, IN, LATENCY, LATENCY_P99, OUT, Private, RSS_EACH};
 use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::BenchError;
@@ -95,7 +95,7 @@ struct Ramp<'a> {
     load: &'a Private,
     plan: Plan,
     way: &'a Way,
-    waves: Vec<Crew>,
+    waves: Vec<WorkerPool>,
     /// Clients of all waves.
     tried: usize,
     /// Connections of all waves that could not be opened.
@@ -120,11 +120,11 @@ impl Ramp<'_> {
             clients,
             ..self.load.clone()
         };
-        let mut crew = Crew::gather(&wave, self.way, running, progress, first)?;
-        let missing = crew.missing.clone();
+        let mut pool = WorkerPool::gather(&wave, self.way, running, progress, first)?;
+        let missing = pool.missing.clone();
         self.missing += missing.clone();
         let start_ns = now_ns() + SECOND_NS / 10;
-        crew.begin_endless(Schedule {
+        pool.begin_endless(Schedule {
             start_ns,
             from_ns: start_ns,
             end_ns: u64::MAX,
@@ -132,7 +132,7 @@ impl Ramp<'_> {
             first,
             clients,
         });
-        self.waves.push(crew);
+        self.waves.push(pool);
         self.tried = size;
         let settled_ns = start_ns + as_ns(self.load.warmup);
         progress.wait(
@@ -247,9 +247,9 @@ impl Ramp<'_> {
         progress.show("waiting for the last messages");
         // All waves end at once: what one waits for must not keep the next one writing.
         let waves = std::mem::take(&mut self.waves);
-        let handles: Vec<Crew> = waves.into_iter().map(Crew::let_end).collect();
-        for crew in handles {
-            ended += crew.dismiss()?;
+        let handles: Vec<WorkerPool> = waves.into_iter().map(WorkerPool::let_end).collect();
+        for pool in handles {
+            ended += pool.dismiss()?;
         }
         broken += ended.broken;
         let unanswered = ended.unanswered + self.total.unanswered;

@@ -21,7 +21,7 @@ use crate::core::routing::options::Options;
 use crate::core::routing::route::{EncodedVariants, Fanout, encode_wire};
 use crate::core::routing::share::ShareName;
 use crate::core::sessions::charge::Charge;
-use crate::core::sessions::log::{Number, SessionLog, Standing};
+use crate::core::sessions::log::{JournalCopy, Number, SessionLog};
 use crate::core::sessions::registry::{Link, Live, Session};
 use crate::core::sessions::rights::QueueBounds;
 use crate::core::sessions::state::{Owed, SessionState};
@@ -119,11 +119,11 @@ pub(crate) enum Course {
 
 impl Course {
     /// Whether the journal has the message, if it is written down.
-    const fn standing(self, terms: &DeliveryOptions<'_>) -> Standing {
+    const fn copy(self, terms: &DeliveryOptions<'_>) -> JournalCopy {
         match self {
-            Self::Released => Standing::There,
-            Self::Usual | Self::History | Self::Answer if terms.stored => Standing::Unknown,
-            Self::Usual | Self::History | Self::Answer => Standing::Usual,
+            Self::Released => JournalCopy::There,
+            Self::Usual | Self::History | Self::Answer if terms.stored => JournalCopy::Unknown,
+            Self::Usual | Self::History | Self::Answer => JournalCopy::Usual,
         }
     }
 }
@@ -171,7 +171,7 @@ pub(crate) struct DeliveryContext<'a> {
     /// snapshot has to be complete, and what was held back is the newest of its topic.
     paced: bool,
     /// Whether the journal has it, if it is written down.
-    pub(crate) standing: Standing,
+    pub(crate) copy: JournalCopy,
     /// The bounds of the session, if it is that of a queue.
     queue: Option<QueueBounds>,
 }
@@ -214,7 +214,7 @@ impl DeliveryContext<'_> {
         group: Option<&Arc<ShareName>>,
     ) {
         if let Some(number) = number {
-            self.log.owes(number, delivery, group, self.standing);
+            self.log.owes(number, delivery, group, self.copy);
         }
     }
 
@@ -328,13 +328,13 @@ impl Fanout<'_> {
             log: self.log,
             queue_bytes_max: session.state.queue_bytes_max_at(terms.qos, self.settings),
             paced: terms.stored || course == Course::Released,
-            standing: course.standing(terms),
+            copy: course.copy(terms),
             queue: None,
         };
         context.bound_queue(session, terms);
         if session.is_given_up() && (terms.qos == QoS::AtMostOnce || !session.state.is_persistent())
         {
-            // What waits for its connection ends with that, or with the session.
+            // A message that waits for its connection ends with that, or with the session.
             return;
         }
         // A queue has every message, however few a client of its own would get.

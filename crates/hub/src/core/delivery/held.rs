@@ -13,11 +13,11 @@ use crate::core::sessions::registry::{Flushing, Session};
 /// The sessions with such output.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Until when messages that are handed out now may wait, by the delay of their topic; `None`
-    /// for those that leave at the end of the turn.
+    /// The time until which messages that are handed out now may wait, by the delay of their topic;
+    /// `None` for those that leave at the end of the turn.
     pub(crate) now_until: Option<Tick>,
-    /// Until when each session waits. One that was flushed in the meantime may stand here still,
-    /// and is then flushed early.
+    /// The time until which each session waits. A session that was flushed in the meantime may
+    /// stand here still, and is then flushed early.
     queue: BinaryHeap<Reverse<(Tick, SessionKey)>>,
     /// The earliest of these times of each slot.
     earliest: HashMap<u32, Tick, foldhash::fast::FixedState>,

@@ -160,7 +160,7 @@ impl<E: Fn(&Message) -> Option<u64>> Pump<'_, E> {
         }
     }
 
-    /// What waits.
+    /// Hands out the messages that wait.
     fn advance(&mut self) {
         while self.left > 0
             && let Some(next) = self.owed.advance(self.live.window(self.queue_bytes_max))

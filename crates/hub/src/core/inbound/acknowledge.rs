@@ -183,7 +183,7 @@ pub(in crate::core) fn tell_shard(core: &mut Core, to: ShardId, ticket: Ticket, 
         Taken::Done(outcome) => outcome,
     };
     let item = ShardItem::Resolved { ticket, outcome };
-    core.effects.lanes.push((to, item));
+    core.effects.control_items.push((to, item));
 }
 
 /// What acknowledgements of this shard waited for has happened; `outcome` is what their

@@ -23,7 +23,8 @@ pub(crate) struct Account {
     /// The session itself, its subscriptions, aliases and will, and the packet ids of what its
     /// client has sent and not released; and [`MARK`].
     own: u32,
-    /// What waits for its client or is in flight to it, and a long will, which waits for its end.
+    /// Messages that wait for its client or are in flight to it, and a long will, which waits for
+    /// its end.
     queued: u32,
 }
 

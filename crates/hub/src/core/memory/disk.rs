@@ -39,7 +39,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Whoever is not bound.
+    /// The share of an owner without a bound.
     pub(crate) const ALL: Self = Self {
         full_at: u64::MAX,
         barred_at: u64::MAX,

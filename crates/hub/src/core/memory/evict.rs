@@ -72,7 +72,7 @@ fn who_gives_way(core: &Core, own: u32) -> Option<ShardId> {
 pub(crate) fn make_room(core: &mut Core, now: Tick, from: ShardId) {
     if from != core.place.shard {
         let item = (from, ShardItem::MakeRoom);
-        return core.effects.lanes.push(item);
+        return core.effects.control_items.push(item);
     }
     if let Some(key) = core.sessions.first_to_go() {
         end_one(core, now, key, Limit::Sessions);
@@ -89,7 +89,7 @@ fn has_memory_for(
     let lasts = request.session_expiry_secs > 0;
     let is_refused = match core.memory.ledger.pressure() {
         Pressure::None => false,
-        // Whoever has one already leaves nothing more behind.
+        // A client that has one already leaves nothing more behind.
         Pressure::Pressed => lasts && tenants.is_some_and(|t| t.own.sessions() > 0),
         Pressure::Full => true,
     };

@@ -13,7 +13,7 @@ pub enum Holding {
     /// Messages and other packets that wait for clients or are in flight to them. A message that
     /// waits for several clients counts for each.
     Queues,
-    /// What waits for the sockets of connections that have been disconnected.
+    /// Output that waits for the sockets of connections that have been disconnected.
     Draining,
     /// Connections beside their sessions: packets that have not come whole or are not applied yet,
     /// logins that are not decided, and the buffers of TLS and WebSocket. What event streams over
@@ -24,8 +24,8 @@ pub enum Holding {
     Work,
     /// What is on its way to other shards.
     Mesh,
-    /// What waits until the files of the sessions have it: records, messages of long backlogs, and
-    /// the answers and messages that leave only then.
+    /// Data that waits until the files of the sessions have it: records, messages of long backlogs,
+    /// and the answers and messages that leave only then.
     Journal,
     /// The index of the retained topics. The messages themselves lie in files.
     Retained,

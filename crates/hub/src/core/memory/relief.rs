@@ -18,7 +18,7 @@ use crate::core::settings::Settings;
 /// much as a client that keeps up never needs.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// What waits for one client or is in flight to it when the limit is reached, in bytes.
+/// Bytes of messages that wait for one client or are in flight to it when the limit is reached.
 pub(super) const QUEUE_BYTES_FULL: usize = 256 * 1024;
 
 /// This part of the budget is for sessions that wait for their clients: they give what they hold
@@ -171,7 +171,7 @@ pub(crate) fn go_on(core: &mut Core, now: Tick) {
         if core.memory.relief.bytes == 0 || !core.turn.may_end() {
             return;
         }
-        // Whoever held most may have come back: nobody else gives that.
+        // The session that held most may have come back: no other one gives that.
         let is_above = most_absent_bytes(&core.sessions) > core.memory.relief.level;
         let first = core.sessions.first_to_free().filter(|_| is_above);
         let Some((key, bytes)) = first else {

@@ -272,7 +272,7 @@ fn wait_for_store(core: &mut Core, now: Tick, sender: Option<Sender>) {
     match sender.filter(|sender| sender.shard != core.place.shard) {
         Some(Sender { shard, session, .. }) => {
             let item = ShardItem::ChargePublisher { session, visits };
-            core.effects.lanes.push((shard, item));
+            core.effects.control_items.push((shard, item));
         }
         None => {
             if let Some(session) = core.routing.routes.reading {

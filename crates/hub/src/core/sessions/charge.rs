@@ -9,7 +9,7 @@ use stentor_session::{Outbound, Window};
 use crate::core::sessions::registry::{Live, Session};
 use crate::core::sessions::state::Owed;
 
-/// What waits for one client or is on its way to it, or a part of that.
+/// The messages that wait for one client or are on their way to it, or a part of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Charge {
     /// What it costs.
@@ -29,7 +29,7 @@ impl Charge {
 }
 
 impl Live {
-    /// What waits for the socket.
+    /// The output that waits for the socket.
     #[inline]
     pub(crate) fn queued(&self) -> Charge {
         self.output

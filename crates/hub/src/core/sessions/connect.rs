@@ -20,7 +20,7 @@ use crate::core::sessions::authenticate::Method;
 use crate::core::sessions::ending::set_expiry;
 use crate::core::sessions::log::forget_will;
 use crate::core::sessions::queue_member::stays_for_queue;
-use crate::core::sessions::quota::Seat;
+use crate::core::sessions::quota::ConnectionQuota;
 use crate::core::sessions::registry::{
     Announced, Flushing, Link, Live, Messages, Session, Sessions, mark_of,
 };
@@ -38,7 +38,7 @@ const SENT_ALIAS_MAXIMUM: u16 = 16;
 #[derive(Debug)]
 pub struct Admitted {
     pub(crate) identity: Arc<Identity>,
-    pub(crate) seat: Seat,
+    pub(crate) quota: ConnectionQuota,
     pub(crate) room: Room,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Opening {
     pub(crate) link: LinkId,
     pub(crate) request: ConnectRequest,
     pub(crate) identity: Arc<Identity>,
-    pub(crate) seat: Seat,
+    pub(crate) quota: ConnectionQuota,
     pub(crate) lease: Option<Lease>,
     /// Whether its client id is one that the server has made up.
     pub(crate) assigned: bool,
@@ -59,10 +59,10 @@ pub(crate) struct Opening {
 /// Of somebody whose connections are not counted.
 impl From<Arc<Identity>> for Admitted {
     fn from(identity: Arc<Identity>) -> Self {
-        let (seat, room) = (Seat::default(), Room::default());
+        let (quota, room) = (ConnectionQuota::default(), Room::default());
         Self {
             identity,
-            seat,
+            quota,
             room,
         }
     }
@@ -167,10 +167,11 @@ pub(crate) fn admit_as(
     let room = evict::room_for(core, request, &identity, tenants)?;
     let present = core.sessions.own_session(&identity, client_id);
     let takes_over = present.is_some_and(|own| own.live().is_some());
-    let seat = Seat::take(&identity.rights.needs(), takes_over).map_err(CloseReason::Limit)?;
+    let quota =
+        ConnectionQuota::take(&identity.rights.needs(), takes_over).map_err(CloseReason::Limit)?;
     Ok(Admitted {
         identity,
-        seat,
+        quota,
         room,
     })
 }
@@ -227,7 +228,7 @@ pub(crate) fn attach(
 ) -> Option<Vec<Element>> {
     let mut live = live(core, now, opening.link, &opening.request);
     let debt = debts::debt_of(core, opening.identity.zone, &opening.request.client_id);
-    live.take_on(now, opening.seat, debt);
+    live.take_on(now, opening.quota, debt);
     core.sessions.came_back(key);
     if let Some(lease) = opening.lease {
         core.sessions.let_to(key, lease);
@@ -281,7 +282,7 @@ pub(crate) fn claim(core: &mut Core, now: Tick, key: SessionKey) {
     };
     let live = core.sessions.get_mut(key).and_then(Session::live_mut);
     let extras = live.and_then(|live| live.extras.as_mut());
-    if let Some(before) = extras.and_then(|extras| extras.seat.claim(claim)) {
+    if let Some(before) = extras.and_then(|extras| extras.quota.claim(claim)) {
         replaced(core, now, before);
     }
 }
@@ -294,7 +295,7 @@ pub(in crate::core) fn line_up(core: &mut Core, key: SessionKey) {
     };
     let live = core.sessions.get_mut(key).and_then(Session::live_mut);
     if let Some(extras) = live.and_then(|live| live.extras.as_mut()) {
-        extras.seat.line_up(claim);
+        extras.quota.line_up(claim);
     }
 }
 
@@ -328,8 +329,8 @@ fn replaced_here(core: &mut Core, now: Tick, claim: u64) -> Option<u64> {
     let key = core.sessions.key(slot)?;
     let live = core.sessions.get(key).and_then(Session::live)?;
     let extras = live.extras.as_ref();
-    let seat = &extras.filter(|extras| extras.seat.has_claim(claim))?.seat;
-    let older = seat.older();
+    let quota = &extras.filter(|extras| extras.quota.has_claim(claim))?.quota;
+    let older = quota.older();
     batch::settle(core, now);
     lifecycle::close(core, now, key, CloseReason::Local(Local::Replaced));
     older

@@ -254,8 +254,8 @@ fn close_some_overrun(core: &mut Core, now: Tick, visits: u32) {
     }
 }
 
-/// What waits in the socket's queue at QoS 0 is lost with its connection, and what is owed with
-/// its session, if that ends too.
+/// Output that waits in the socket's queue at QoS 0 is lost with its connection, and what is owed
+/// with its session, if that ends too.
 fn count_abandoned(core: &mut Core, now: Tick, key: SessionKey) {
     let Some(session) = core.sessions.get_mut(key) else {
         return;

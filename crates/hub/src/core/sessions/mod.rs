@@ -3,6 +3,7 @@
 pub(crate) mod authenticate;
 pub(crate) mod charge;
 pub(crate) mod client_id;
+pub(crate) mod command_rate;
 pub(crate) mod connect;
 pub(crate) mod debts;
 pub(crate) mod departures;
@@ -11,7 +12,6 @@ pub(crate) mod lifecycle;
 pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod permission;
-pub(crate) mod purse;
 pub(crate) mod queue_member;
 pub(crate) mod quota;
 pub(crate) mod registry;

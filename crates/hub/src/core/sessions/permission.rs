@@ -71,7 +71,7 @@ pub(crate) fn adopt(core: &mut Core, now: Tick, key: SessionKey, identity: Arc<I
         return;
     }
     session.apply_quotas();
-    session.keep_seat();
+    session.keep_quota();
     begin_review(core, key);
     connect::line_up(core, key);
     withdraw(core, now, key, &identity);

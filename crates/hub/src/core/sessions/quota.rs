@@ -142,13 +142,13 @@ impl Drop for Claim {
 
 /// The places of one connection; they are free again when this is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Seat {
+pub(crate) struct ConnectionQuota {
     newest: Option<Claim>,
     user: Option<Held>,
     zone: Option<Held>,
 }
 
-impl Seat {
+impl ConnectionQuota {
     /// Takes what a connection needs, or says which limit it meets. `takes_over` tells that a
     /// connection of the same user ends with it.
     pub(crate) fn take(needs: &Needs, takes_over: bool) -> Result<Self, Limit> {
@@ -214,7 +214,7 @@ impl Seat {
     }
 
     /// Frees the places; what was claimed stays so.
-    pub(crate) fn stand_up(&mut self) -> Option<Claim> {
+    pub(crate) fn give_up_claim(&mut self) -> Option<Claim> {
         let claim = self.newest.take();
         *self = Self::default();
         claim
@@ -335,7 +335,9 @@ mod tests {
             newest: Some(Arc::clone(&newest)),
             ..Needs::default()
         };
-        let take = || Seat::take(&needs, false).unwrap_or_else(|_| panic!("nothing is counted"));
+        let take = || {
+            ConnectionQuota::take(&needs, false).unwrap_or_else(|_| panic!("nothing is counted"))
+        };
         let (mut first, mut second) = (take(), take());
         assert_eq!(first.claim(1), None);
         assert_eq!(second.claim(2), Some(1));
@@ -347,7 +349,7 @@ mod tests {
             Some(2),
             "who has gone changes nothing for the newer"
         );
-        let mut kept = Seat::keep(&needs, third.stand_up());
+        let mut kept = ConnectionQuota::keep(&needs, third.give_up_claim());
         drop(third);
         assert_eq!(kept.claim(3), None, "it is its own");
         drop((second, kept));
@@ -360,16 +362,17 @@ mod tests {
             newest: Some(Arc::default()),
             ..Needs::default()
         };
-        let mut seats: [Seat; 4] = core::array::from_fn(|_| Seat::keep(&needs, None));
-        for (number, seat) in (1..).zip(&mut seats) {
-            seat.line_up(number);
-            seat.line_up(9);
+        let mut quotas: [ConnectionQuota; 4] =
+            core::array::from_fn(|_| ConnectionQuota::keep(&needs, None));
+        for (number, quota) in (1..).zip(&mut quotas) {
+            quota.line_up(number);
+            quota.line_up(9);
         }
-        let [first, second, third, last] = seats;
+        let [first, second, third, last] = quotas;
         assert!(last.has_claim(4) && last.older() == Some(3));
         assert_eq!((second.older(), first.older()), (Some(1), None));
         drop(last);
-        let mut newcomer = Seat::keep(&needs, None);
+        let mut newcomer = ConnectionQuota::keep(&needs, None);
         assert_eq!(newcomer.claim(5), Some(3), "who has gone is not waited for");
         assert_eq!(newcomer.older(), None);
         drop((first, second, third));
@@ -384,9 +387,9 @@ mod tests {
             zone: Some(Arc::clone(&zone)),
             ..Needs::default()
         };
-        let first = Seat::take(&needs(&user), false).ok();
+        let first = ConnectionQuota::take(&needs(&user), false).ok();
         assert!(first.is_some());
-        let refused = Seat::take(&needs(&user), false).err();
+        let refused = ConnectionQuota::take(&needs(&user), false).err();
         assert_eq!(refused, Some(Limit::ConnectionsPerUser));
         for (user_bound, limit) in [
             (UserBound::SecondLogin, Limit::SecondLogin),
@@ -396,20 +399,20 @@ mod tests {
                 user_bound,
                 ..needs(&user)
             };
-            assert_eq!(Seat::take(&needs, false).err(), Some(limit));
+            assert_eq!(ConnectionQuota::take(&needs, false).err(), Some(limit));
         }
         let other = Arc::new(Places::new(9));
-        let second = Seat::take(&needs(&other), false).ok();
-        let refused = Seat::take(&needs(&other), false).err();
+        let second = ConnectionQuota::take(&needs(&other), false).ok();
+        let refused = ConnectionQuota::take(&needs(&other), false).err();
         assert_eq!(refused, Some(Limit::ConnectionsPerZone));
         assert_eq!(
             other.taken(),
             1,
             "what a refused one had taken is free again"
         );
-        let third = Seat::take(&needs(&user), true).ok();
+        let third = ConnectionQuota::take(&needs(&user), true).ok();
         assert!(third.is_some());
-        let fourth = Seat::keep(&needs(&user), None);
+        let fourth = ConnectionQuota::keep(&needs(&user), None);
         assert_eq!((user.taken(), zone.taken()), (3, 4), "who is there stays");
         drop((first, second, third, fourth));
         assert_eq!((user.taken(), zone.taken(), other.taken()), (0, 0, 0));

@@ -92,7 +92,7 @@ impl HookService {
         }
     }
 
-    /// What waits for the verdict of that number.
+    /// The request that waits for the verdict of that number.
     pub(crate) fn take_aside(&mut self, number: u64) -> Option<Aside> {
         self.waiting.remove(&number)
     }
@@ -142,7 +142,7 @@ pub(crate) struct Packed {
     pub(crate) scope: Decided,
 }
 
-/// What waits for a verdict.
+/// A request that waits for a verdict.
 #[derive(Debug)]
 pub(crate) enum Aside {
     Packet(Packed),

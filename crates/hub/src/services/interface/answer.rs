@@ -54,7 +54,7 @@ impl Listener {
     }
 }
 
-/// What waits on a shard for an answer of another one.
+/// The request of a shard that waits for an answer of another one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShardTicket {
     pub(crate) shard: ShardId,

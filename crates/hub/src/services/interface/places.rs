@@ -31,7 +31,7 @@ pub(crate) struct PlacesAsked {
     pub(crate) rooms: Vec<Box<str>>,
     pub(crate) sought: Sought,
     pub(crate) who: Who,
-    /// What waits for a [`Placed`].
+    /// The request that waits for a [`Placed`].
     pub(crate) ticket: Ticket,
 }
 

@@ -2,26 +2,26 @@
 
 use alloc::sync::Arc;
 
-use stentor_zone::Seat;
+use stentor_zone::SessionId;
 
 use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::sessions::rights::Identity;
 
-/// Bits of a seat for the slot of a session.
+/// Bits of the number of a session for its slot.
 const SLOT_BITS: u32 = 24;
 
 /// A session of a user, as the home of a zone knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Who {
     /// The session.
-    pub(crate) seat: Seat,
+    pub(crate) session: SessionId,
     /// The user and its rights.
     pub(crate) identity: Arc<Identity>,
 }
 
 impl Who {
-    /// A session of this shard; `None` if no seat has room for its number.
+    /// A session of this shard; `None` if its number does not fit.
     pub(crate) fn of(core: &Core, key: SessionKey) -> Option<Self> {
         Self::new(core, key, core.session(key)?.state.identity())
     }
@@ -33,7 +33,7 @@ impl Who {
         }
         let slot = u64::from(core.shard().0) << SLOT_BITS | u64::from(key.slot);
         Some(Self {
-            seat: Seat(slot << 32 | u64::from(key.generation)),
+            session: SessionId(slot << 32 | u64::from(key.generation)),
             identity: Arc::clone(identity),
         })
     }
@@ -51,15 +51,15 @@ impl Who {
     }
 }
 
-/// The session that a seat of this shard stands for.
-pub(crate) const fn session_of(seat: Seat) -> SessionKey {
+/// The session of this shard that has this number in its zone.
+pub(crate) const fn session_of(session: SessionId) -> SessionKey {
     SessionKey {
-        slot: (seat.0 >> 32) as u32 & ((1 << SLOT_BITS) - 1),
-        generation: seat.0 as u32,
+        slot: (session.0 >> 32) as u32 & ((1 << SLOT_BITS) - 1),
+        generation: session.0 as u32,
     }
 }
 
-/// The shard of a seat.
-pub(crate) const fn shard_of(seat: Seat) -> ShardId {
-    ShardId((seat.0 >> (32 + SLOT_BITS)) as u8)
+/// The shard of a session.
+pub(crate) const fn shard_of(session: SessionId) -> ShardId {
+    ShardId((session.0 >> (32 + SLOT_BITS)) as u8)
 }

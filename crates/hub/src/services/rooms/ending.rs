@@ -33,7 +33,7 @@ type Caller = (ShardId, SessionKey);
 /// A room, of a zone.
 type Name = (Zone, Box<str>);
 
-/// What waits for the end of rooms.
+/// The items that wait for the end of rooms.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     by_room: BTreeMap<Name, VecDeque<RoomItem>>,

@@ -41,7 +41,7 @@ impl RoomService {
     ) {
         let zone = who.identity.zone;
         let (result, effects) = self.zones.with_rooms(core, zone, |rooms, out| {
-            rooms.join(now, actor(who, &room), &room, who.seat, entry, out)
+            rooms.join(now, actor(who, &room), &room, who.session, entry, out)
         });
         let is_recall = |effect: &Effect| matches!(effect, Effect::Recall { .. });
         let (recalls, others): (Vec<_>, Vec<_>) = effects.into_iter().partition(is_recall);
@@ -108,15 +108,20 @@ impl RoomService {
         let now_done = ran.work.saturating_sub(ran.later);
         core.turn_mut().spend_time(now_done);
         let work = ran.work + command.spent;
-        let mut command = command;
-        if let Some(room) = ran.waits_for {
-            command.spent = work;
-            match ending::put_off_command(self, zone, room.into(), command) {
-                Some(is_back) => command = is_back,
-                None => return,
+        let answered = match ran.waits_for {
+            Some(room) => {
+                let waiting = HomeCommand {
+                    spent: work,
+                    ..command
+                };
+                match ending::put_off_command(self, zone, room.into(), waiting) {
+                    Some(is_back) => is_back,
+                    None => return,
+                }
             }
-        }
-        let HomeCommand { who, to, .. } = command;
+            None => command,
+        };
+        let HomeCommand { who, to, .. } = answered;
         let (room, json) = (ran.room, ran.answer);
         if let Some(deed) = ran.deed {
             core.log(Event::Administered {
@@ -163,7 +168,7 @@ impl RoomService {
         while let Some(zone) = self.zones.overdue.pop_front() {
             let (is_done, effects) = self.zones.let_go(core, now, zone);
             core.turn_mut().spend_each(effects.len(), STEP_VISITS);
-            // Nobody has a seat here: no room has to be named.
+            // Nobody is in a room here: no room has to be named.
             self.perform(core, now, zone, "", effects);
             if !is_done {
                 self.zones.overdue.push_back(zone);
@@ -220,23 +225,23 @@ impl RoomService {
                     keep::keep_and_route_now(core, now, message);
                 }
                 Effect::Recall {
-                    seat,
+                    session,
                     message,
                     age_millis,
                 } => {
                     let message = recalled(now, &message, age_millis);
                     core.turn_mut()
                         .spend_each(1 + message.cost() / VISIT_BYTES, RECALL_VISITS);
-                    let item = RoomItem::Recall { seat, message };
-                    self.send_room(core, now, shard_of(seat), item);
+                    let item = RoomItem::Recall { session, message };
+                    self.send_room(core, now, shard_of(session), item);
                 }
-                Effect::Clear { seat, why } => {
+                Effect::Clear { session, why } => {
                     let room = room.into();
                     self.send_room(
                         core,
                         now,
-                        shard_of(seat),
-                        RoomItem::Clear { seat, room, why },
+                        shard_of(session),
+                        RoomItem::Clear { session, room, why },
                     );
                 }
             }

@@ -29,14 +29,14 @@ use core::time::Duration;
 
 use stentor_session::{Message, Tick, Ticket};
 use stentor_topic::Zone;
-use stentor_zone::{Entry, Expelled, Refusal, Seat, closed_event, join_ended, topic};
+use stentor_zone::{Entry, Expelled, Refusal, SessionId, closed_event, join_ended, topic};
 
 use crate::core::delivery::direct;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::subscribe::Element;
 use crate::core::inbound::{acknowledge, subscribe};
 use crate::core::routing::batch;
-use crate::core::sessions::purse;
+use crate::core::sessions::command_rate;
 use crate::core::transitions::Transition;
 use crate::core::work::PACKET_VISITS_FREE;
 use crate::core::{Core, work};
@@ -60,7 +60,7 @@ pub(crate) enum RoomItem {
     Join {
         /// The room.
         room: Box<str>,
-        /// Who.
+        /// The user.
         who: Who,
         /// As what.
         entry: Entry,
@@ -73,7 +73,7 @@ pub(crate) enum RoomItem {
         rooms: Vec<Box<str>>,
         /// What is asked about them.
         sought: Sought,
-        /// Who.
+        /// The user.
         who: Who,
         /// The session that waits for a [`RoomItem::Placed`].
         answer: ShardTicket,
@@ -82,7 +82,7 @@ pub(crate) enum RoomItem {
     Leave {
         /// The room.
         room: Box<str>,
-        /// Who.
+        /// The user.
         who: Who,
         /// On purpose or not.
         parting: Parting,
@@ -93,7 +93,7 @@ pub(crate) enum RoomItem {
     Say {
         /// The room.
         room: Box<str>,
-        /// Who.
+        /// The user.
         who: Who,
         /// As it is heard.
         message: Arc<Message>,
@@ -122,7 +122,7 @@ pub(crate) enum RoomItem {
     Placed(Placed),
     /// From the home: what became of something said.
     Said {
-        /// What waits.
+        /// The ticket of the request that waits.
         ticket: Ticket,
         /// Why not.
         refusal: Option<Refusal>,
@@ -130,7 +130,7 @@ pub(crate) enum RoomItem {
     /// From the home: something that was said before the session came in.
     Recall {
         /// Which session.
-        seat: Seat,
+        session: SessionId,
         /// As it was heard, marked as history.
         message: Arc<Message>,
     },
@@ -147,7 +147,7 @@ pub(crate) enum RoomItem {
     /// From the home: the session is not in the room any more.
     Clear {
         /// Which session.
-        seat: Seat,
+        session: SessionId,
         /// The room.
         room: Box<str>,
         /// Why.
@@ -427,14 +427,14 @@ impl RoomService {
             RoomItem::Said { ticket, refusal } => {
                 acknowledge::resolve(core, now, ticket, &talk::outcome(refusal));
             }
-            RoomItem::Recall { seat, message } => {
+            RoomItem::Recall { session, message } => {
                 // With RETAIN, as nothing live has.
-                direct::deliver_stored(core, now, session_of(seat), &message);
+                direct::deliver_stored(core, now, session_of(session), &message);
             }
             RoomItem::Answer(answer) => self.requests.push(RoomRequest::Answer(answer)),
-            RoomItem::Charge { session, work } => purse::charged(core, now, session, work),
-            RoomItem::Clear { seat, room, why } => {
-                self.clear_room(core, now, session_of(seat), &room, why);
+            RoomItem::Charge { session, work } => command_rate::charge(core, now, session, work),
+            RoomItem::Clear { session, room, why } => {
+                self.clear_room(core, now, session_of(session), &room, why);
             }
         }
     }

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use stentor_session::Tick;
-use stentor_zone::{Entry, Refusal, Seat, join_refused};
+use stentor_zone::{Entry, Refusal, SessionId, join_refused};
 
 use super::{Parting, RoomItem, all_below};
 use crate::core::Core;
@@ -24,7 +24,7 @@ use crate::services::rooms::RoomService;
 use crate::services::rooms::talk::say_about_join;
 
 /// A room that a session is in, and whether it may be there: as what, by its subscriptions.
-struct Standing {
+struct RoomAccess {
     room: Box<str>,
     before: Option<Entry>,
     now: Option<Entry>,
@@ -57,11 +57,11 @@ impl Absent {
     }
 }
 
-/// The sessions whose connections were lost, by their seats. Rooms remember some of a member's, and
-/// the others are forgotten here as soon as they are the larger part.
+/// The sessions whose connections were lost, by their numbers. Rooms remember some of a member's,
+/// and the others are forgotten here as soon as they are the larger part.
 #[derive(Debug, Default)]
 pub(crate) struct Absents {
-    by_seat: HashMap<Seat, Absent, foldhash::fast::FixedState>,
+    by_session: HashMap<SessionId, Absent, foldhash::fast::FixedState>,
     /// About what they hold, and what they may hold before it is looked which of it still counts.
     bytes: usize,
     bytes_max: usize,
@@ -75,7 +75,7 @@ const ABSENT_BYTES_MIN: usize = 1 << 20;
 
 impl Absents {
     pub(super) fn note(&mut self, room: &str, who: &Who, client_id: &Arc<str>) {
-        let absent = self.by_seat.entry(who.seat).or_insert_with(|| {
+        let absent = self.by_session.entry(who.session).or_insert_with(|| {
             self.bytes += ENTRY_BYTES + client_id.len();
             Absent {
                 who: who.clone(),
@@ -96,7 +96,7 @@ impl Absents {
     /// Forgets places that are not kept any more.
     pub(super) fn retain(&mut self, is_kept: impl Fn(&Who, &str) -> bool) {
         let mut bytes = 0;
-        self.by_seat.retain(|_, absent| {
+        self.by_session.retain(|_, absent| {
             let who = &absent.who;
             absent.rooms.retain(|room| is_kept(who, room));
             let rooms = absent.rooms.iter().map(|room| ENTRY_BYTES + room.len());
@@ -126,7 +126,7 @@ impl RoomService {
     pub(crate) fn review_absent(&mut self, core: &mut Core, now: Tick, renewal: &dyn Renewal) {
         self.zones.forget_absent(now);
         let mut all: Vec<(Who, Vec<Box<str>>)> = Vec::new();
-        for absent in self.zones.absent.by_seat.values_mut() {
+        for absent in self.zones.absent.by_session.values_mut() {
             let rooms = absent.barred(renewal);
             if !rooms.is_empty() {
                 all.push((absent.who.clone(), rooms));
@@ -152,15 +152,15 @@ impl RoomService {
         };
         let is_live = session.live().is_some();
         let mut expelled: Vec<Box<str>> = Vec::new();
-        for standing in standings(core, key, before) {
-            if standing.before == standing.now {
+        for access in accesses(core, key, before) {
+            if access.before == access.now {
                 continue;
             }
-            let room = &*standing.room;
-            match standing.now {
+            let room = &*access.room;
+            match access.now {
                 None => {
                     self.leave_room(core, now, key, room, Parting::Revoked);
-                    expelled.push(standing.room);
+                    expelled.push(access.room);
                 }
                 // Its session comes back as what it may be then.
                 _ if !is_live => self.leave_room(core, now, key, room, Parting::Revoked),
@@ -193,25 +193,25 @@ impl RoomService {
 }
 
 /// The rooms that a session is in, and may be in, by these rights and those that it had before.
-fn standings(core: &Core, key: SessionKey, before: &Identity) -> Vec<Standing> {
-    let mut standings: Vec<Standing> = Vec::new();
+fn accesses(core: &Core, key: SessionKey, before: &Identity) -> Vec<RoomAccess> {
+    let mut accesses: Vec<RoomAccess> = Vec::new();
     let mut places: BTreeMap<Box<str>, usize> = BTreeMap::new();
     let Some(session) = core.session(key) else {
-        return standings;
+        return accesses;
     };
     let mut add = |filter: &str| {
         let Some(room) = room_of(filter) else {
             return;
         };
         let entries = [before, &**session.state.identity()].map(|who| entry(who, room, filter));
-        let known = places.get(room).and_then(|at| standings.get_mut(*at));
+        let known = places.get(room).and_then(|at| accesses.get_mut(*at));
         if let Some(known) = known {
             known.before = known.before.or(entries[0]);
             known.now = known.now.or(entries[1]);
             return;
         }
-        places.insert(room.into(), standings.len());
-        standings.push(Standing {
+        places.insert(room.into(), accesses.len());
+        accesses.push(RoomAccess {
             room: room.into(),
             before: entries[0],
             now: entries[1],
@@ -232,7 +232,7 @@ fn standings(core: &Core, key: SessionKey, before: &Identity) -> Vec<Standing> {
             }
         }
     }
-    standings
+    accesses
 }
 
 /// A session may be in these rooms no more. O(subscriptions), however many rooms they are.
@@ -288,19 +288,19 @@ mod tests {
         for cycle in 0..2_000_u64 {
             let client_id: Arc<str> = "c".repeat(60_000).into();
             let who = Who {
-                seat: Seat(cycle),
+                session: SessionId(cycle),
                 identity: Arc::clone(&identity),
             };
             for room in 0..100 {
                 absents.note(&alloc::format!("room{room}"), &who, &client_id);
             }
             if absents.is_large() {
-                absents.retain(|who, _| who.seat.0 + 16 > cycle);
+                absents.retain(|who, _| who.session.0 + 16 > cycle);
             }
             most = most.max(absents.bytes);
         }
         assert!(most < 4 << 20, "{most}");
         absents.retain(|_, _| false);
-        assert_eq!((absents.bytes, absents.by_seat.len()), (0, 0));
+        assert_eq!((absents.bytes, absents.by_session.len()), (0, 0));
     }
 }

@@ -19,7 +19,7 @@ use crate::core::inbound::subscribe::{Denial, ROOMS};
 use crate::core::inbound::{acknowledge, publish};
 use crate::core::routing::batch;
 use crate::core::routing::route::job;
-use crate::core::sessions::purse;
+use crate::core::sessions::command_rate;
 use crate::core::transitions::Unexplained;
 use crate::services::interface::answer::{Answer, ReturnAddress, ShardTicket};
 use crate::services::interface::who::Who;
@@ -127,12 +127,12 @@ impl RoomService {
         let Some((who, home)) = Who::and_home(core, key) else {
             return;
         };
-        purse::begin_command(core, key);
+        command_rate::begin_command(core, key);
         if let Some(ran) = refuse_unread(procedure, payload) {
             let json = ran.answer;
             let answer = Box::new(Answer { to, json });
             self.requests.push(RoomRequest::Answer(answer));
-            purse::charged(core, now, key, ran.work);
+            command_rate::charge(core, now, key, ran.work);
             return;
         }
         let (procedure, payload): (Box<str>, Box<[u8]>) = (procedure.into(), payload.into());

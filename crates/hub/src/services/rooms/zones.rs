@@ -109,7 +109,7 @@ impl Zones {
     pub(super) fn awaits(&self, now: Tick, who: &Who, room: &str) -> bool {
         let rooms = self.by_zone.get(&who.identity.zone);
         let room = rooms.and_then(|rooms| rooms.get(room));
-        room.is_some_and(|room| room.awaits(now, who.user(), who.seat))
+        room.is_some_and(|room| room.awaits(now, who.user(), who.session))
     }
 
     /// Does something with the rooms of a zone; what they ask for is returned too.
@@ -175,16 +175,16 @@ impl Zones {
         if !self.by_zone.contains_key(&zone) {
             return None;
         }
-        let (user, seat) = (who.user(), who.seat);
+        let (user, session) = (who.user(), who.session);
         let (away_until, effects) = self.with_rooms(core, zone, |rooms, out| {
             let left = rooms.act(room, out, |room, out| {
                 Ok(match parting {
-                    Parting::Left => room.leave(now, user, seat, out),
-                    Parting::Lost => room.lost(now, user, seat, out),
-                    Parting::Revoked => room.revoke(now, user, seat, out),
-                    Parting::Muted => room.mute(now, user, seat, out),
+                    Parting::Left => room.leave(now, user, session, out),
+                    Parting::Lost => room.lost(now, user, session, out),
+                    Parting::Revoked => room.revoke(now, user, session, out),
+                    Parting::Muted => room.mute(now, user, session, out),
                     Parting::Barred => {
-                        room.bar(now, user, seat, out);
+                        room.bar(now, user, session, out);
                         None
                     }
                 })

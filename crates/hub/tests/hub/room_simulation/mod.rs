@@ -20,7 +20,7 @@ const USERS: usize = 4;
 const SESSIONS: usize = 2;
 
 /// A client id, and its connection if it has one.
-struct Seat {
+struct SimulatedSession {
     user: usize,
     persistent: bool,
     client: Option<usize>,
@@ -36,15 +36,15 @@ struct Simulation {
     w: World,
     random: Random,
     root: usize,
-    seats: Vec<Seat>,
+    sessions: Vec<SimulatedSession>,
     model: Model,
     /// What was done, for the report of a failure.
     trace: Vec<String>,
 }
 
-/// Whether the session of a seat outlives its connection.
-fn is_lasting(seat: usize) -> bool {
-    seat.is_multiple_of(SESSIONS)
+/// Whether a session outlives its connection.
+fn is_lasting(session: usize) -> bool {
+    session.is_multiple_of(SESSIONS)
 }
 
 fn name(user: usize) -> String {
@@ -62,7 +62,7 @@ impl Simulation {
         };
         let root = w.connect(Version::V5, "root", &options);
         w.subscribe(root, "$reply/+", Q1);
-        let seat = |number| Seat {
+        let session = |number| SimulatedSession {
             user: number / SESSIONS,
             persistent: is_lasting(number),
             client: None,
@@ -74,7 +74,7 @@ impl Simulation {
             w,
             random,
             root,
-            seats: (0..USERS * SESSIONS).map(seat).collect(),
+            sessions: (0..USERS * SESSIONS).map(session).collect(),
             model: Model::new(ROOMS.len(), ROOMS.len() - 1, is_lasting),
             trace: Vec::new(),
         };
@@ -88,7 +88,7 @@ impl Simulation {
     }
 
     fn step(&mut self) {
-        let at = self.random.below(self.seats.len());
+        let at = self.random.below(self.sessions.len());
         let room = self.random.below(ROOMS.len());
         match self.random.below(20) {
             0..3 => self.connect(at),
@@ -113,12 +113,12 @@ impl Simulation {
 
     /// A client connects, and takes its own connection over if it has one.
     fn connect(&mut self, at: usize) {
-        let (user, persistent) = (self.seats[at].user, self.seats[at].persistent);
+        let (user, persistent) = (self.sessions[at].user, self.sessions[at].persistent);
         self.note(format!("connect {at}"));
         let now = self.secs();
-        if self.seats[at].client.is_some() {
-            self.gone(at, |model, room, user, seat| {
-                model.lost(now, room, user, seat)
+        if self.sessions[at].client.is_some() {
+            self.gone(at, |model, room, user, session| {
+                model.lost(now, room, user, session)
             });
         }
         let base = match persistent {
@@ -141,12 +141,12 @@ impl Simulation {
         let told = told.filter(|message| message.topic == "$reply/join");
         let told = told.count();
         self.w.subscribe(client, "$reply/+", Q1);
-        self.seats[at].client = Some(client);
-        let mut out = std::mem::take(&mut self.seats[at].expelled);
-        for room in std::mem::take(&mut self.seats[at].stored) {
-            let user = self.seats[at].user;
+        self.sessions[at].client = Some(client);
+        let mut out = std::mem::take(&mut self.sessions[at].expelled);
+        for room in std::mem::take(&mut self.sessions[at].stored) {
+            let user = self.sessions[at].user;
             if self.model.join(room, user, at).is_ok() {
-                self.seats[at].rooms.insert(room);
+                self.sessions[at].rooms.insert(room);
             } else {
                 out += 1;
             }
@@ -154,33 +154,34 @@ impl Simulation {
         assert_eq!(told, out, "{:?}", self.trace);
     }
 
-    /// The connection of a seat ends: it is out of its rooms, and a session that lasts comes back.
+    /// The connection of a session ends: it is out of its rooms, and a session that lasts comes
+    /// back.
     fn gone(&mut self, at: usize, mut out: impl FnMut(&mut Model, usize, usize, usize)) {
-        let rooms = std::mem::take(&mut self.seats[at].rooms);
-        let user = self.seats[at].user;
+        let rooms = std::mem::take(&mut self.sessions[at].rooms);
+        let user = self.sessions[at].user;
         for &room in &rooms {
             out(&mut self.model, room, user, at);
         }
-        if self.seats[at].persistent {
-            self.seats[at].stored = rooms.into_iter().collect();
+        if self.sessions[at].persistent {
+            self.sessions[at].stored = rooms.into_iter().collect();
         }
-        self.seats[at].client = None;
+        self.sessions[at].client = None;
     }
 
     fn lose(&mut self, at: usize) {
-        let Some(client) = self.seats[at].client else {
+        let Some(client) = self.sessions[at].client else {
             return;
         };
         self.note(format!("lose {at}"));
         self.w.drop_link(client);
         let now = self.secs();
-        self.gone(at, |model, room, user, seat| {
-            model.lost(now, room, user, seat)
+        self.gone(at, |model, room, user, session| {
+            model.lost(now, room, user, session)
         });
     }
 
     fn disconnect(&mut self, at: usize) {
-        let Some(client) = self.seats[at].client else {
+        let Some(client) = self.sessions[at].client else {
             return;
         };
         self.note(format!("disconnect {at}"));
@@ -190,14 +191,14 @@ impl Simulation {
     }
 
     fn join(&mut self, at: usize, room: usize) {
-        let Some(client) = self.seats[at].client else {
+        let Some(client) = self.sessions[at].client else {
             return;
         };
         self.note(format!("join {at} {room}"));
         self.hush();
         let filter = format!("$room/{}/#", ROOMS[room]);
         let code = self.w.subscribe(client, &filter, Q1);
-        let result = self.model.join(room, self.seats[at].user, at);
+        let result = self.model.join(room, self.sessions[at].user, at);
         let is_v5 = self.w.clients[client].version.is_v5();
         let expected = match (result, is_v5) {
             (Ok(()), _) => 1,
@@ -207,7 +208,7 @@ impl Simulation {
         };
         assert_eq!(code, expected, "{:?}", self.trace);
         if result.is_ok() {
-            self.seats[at].rooms.insert(room);
+            self.sessions[at].rooms.insert(room);
         }
         let told = self.read(client).into_iter();
         let told = told
@@ -218,7 +219,7 @@ impl Simulation {
 
     /// The connection breaks before the home of the zone has answered.
     fn join_and_break(&mut self, at: usize, room: usize) {
-        let Some(client) = self.seats[at].client else {
+        let Some(client) = self.sessions[at].client else {
             return;
         };
         self.note(format!("join and break {at} {room}"));
@@ -231,23 +232,23 @@ impl Simulation {
         let id = PacketId::new(8).unwrap();
         self.w.subscribe_only(client, id, &filter, options);
         let is_home = self.w.clients[client].shard == 0;
-        let was_in = self.seats[at].rooms.contains(&room);
+        let was_in = self.sessions[at].rooms.contains(&room);
         self.w.drop_link(client);
         self.w.paused = false;
         self.w.settle();
-        let (now, user) = (self.secs(), self.seats[at].user);
+        let (now, user) = (self.secs(), self.sessions[at].user);
         // The others' news overtake an answer that comes too late: it is not waited for.
         if is_home || was_in {
             if self.model.join(room, user, at).is_ok() {
-                self.seats[at].rooms.insert(room);
+                self.sessions[at].rooms.insert(room);
             }
-            return self.gone(at, |model, room, user, seat| {
-                model.lost(now, room, user, seat)
+            return self.gone(at, |model, room, user, session| {
+                model.lost(now, room, user, session)
             });
         }
         let joined = self.model.join(room, user, at);
-        self.gone(at, |model, room, user, seat| {
-            model.lost(now, room, user, seat)
+        self.gone(at, |model, room, user, session| {
+            model.lost(now, room, user, session)
         });
         if joined.is_ok() {
             self.model.lost(now, room, user, at);
@@ -255,45 +256,45 @@ impl Simulation {
     }
 
     fn leave(&mut self, at: usize, room: usize) {
-        let Some(client) = self.seats[at].client else {
+        let Some(client) = self.sessions[at].client else {
             return;
         };
         self.note(format!("leave {at} {room}"));
         let filter = format!("$room/{}/#", ROOMS[room]);
         self.w.unsubscribe(client, &filter);
-        if self.seats[at].rooms.remove(&room) {
-            self.model.leave(room, self.seats[at].user, at);
+        if self.sessions[at].rooms.remove(&room) {
+            self.model.leave(room, self.sessions[at].user, at);
         }
     }
 
-    /// Whoever is in the room by any of its sessions is heard by all sessions that are in it.
+    /// A user who is in the room by any session is heard by all sessions that are in it.
     fn say(&mut self, at: usize, room: usize) {
-        let Some(client) = self.seats[at].client else {
+        let Some(client) = self.sessions[at].client else {
             return;
         };
         self.note(format!("say {at} {room}"));
         self.hush();
-        let user = self.seats[at].user;
+        let user = self.sessions[at].user;
         let topic = format!("$room/{}/say", ROOMS[room]);
         self.w.publish(client, &topic, "hello", Q1, false);
         self.w.take_packet(client, 0x40).expect("a PUBACK");
         let may = self.model.is_here(room, user);
         let heard_as = format!("{topic}/{}", name(user));
-        for other in 0..self.seats.len() {
-            let Some(client) = self.seats[other].client else {
+        for other in 0..self.sessions.len() {
+            let Some(client) = self.sessions[other].client else {
                 continue;
             };
             let messages = self.read(client).into_iter();
             let heard = messages.filter(|m| m.topic == heard_as).count();
-            let expected = usize::from(may && self.seats[other].rooms.contains(&room));
+            let expected = usize::from(may && self.sessions[other].rooms.contains(&room));
             assert_eq!(heard, expected, "{other}: {:?}", self.trace);
         }
     }
 
     /// Everybody has read what came before.
     fn hush(&mut self) {
-        let seats = self.seats.iter().filter_map(|seat| seat.client);
-        let clients: Vec<usize> = seats.chain([self.root]).collect();
+        let sessions = self.sessions.iter().filter_map(|session| session.client);
+        let clients: Vec<usize> = sessions.chain([self.root]).collect();
         clients
             .into_iter()
             .for_each(|client| drop(self.read(client)));
@@ -332,10 +333,10 @@ impl Simulation {
     /// A property is set without condition, by compare-and-set with the right version or an old
     /// one, or taken away.
     fn set(&mut self, at: usize, room: usize) {
-        let Some(client) = self.seats[at].client else {
+        let Some(client) = self.sessions[at].client else {
             return;
         };
-        let user = self.seats[at].user;
+        let user = self.sessions[at].user;
         let version = self.model.property_version(room);
         let value = (!self.random.chance(20)).then(|| self.random.below(100));
         let expected = match self.random.below(3) {
@@ -356,10 +357,10 @@ impl Simulation {
     }
 
     fn lock(&mut self, at: usize, room: usize) {
-        let Some(client) = self.seats[at].client else {
+        let Some(client) = self.sessions[at].client else {
             return;
         };
-        let user = self.seats[at].user;
+        let user = self.sessions[at].user;
         let locks = self.random.chance(60);
         self.note(format!("lock {at} {room} {locks}"));
         let words = format!(r#"{{"room":"{}","name":"p"}}"#, ROOMS[room]);
@@ -375,10 +376,10 @@ impl Simulation {
 
     /// The room itself is changed: its places, or whether it lets anybody in.
     fn change(&mut self, at: usize, room: usize) {
-        let Some(client) = self.seats[at].client else {
+        let Some(client) = self.sessions[at].client else {
             return;
         };
-        let user = self.seats[at].user;
+        let user = self.sessions[at].user;
         let room_name = ROOMS[room];
         let capacity = self.random.below(4);
         let locked = self.random.chance(20);
@@ -393,12 +394,12 @@ impl Simulation {
     fn kick(&mut self, at: usize, room: usize) {
         let whom = self.random.below(USERS);
         let by_root = self.random.chance(50);
-        let client = match (by_root, self.seats[at].client) {
+        let client = match (by_root, self.sessions[at].client) {
             (true, _) => self.root,
             (false, Some(client)) => client,
             (false, None) => return,
         };
-        let by = (!by_root).then_some(self.seats[at].user);
+        let by = (!by_root).then_some(self.sessions[at].user);
         self.note(format!("kick {at} {room} {whom} {by:?}"));
         let words = format!(r#"{{"room":"{}","user":"{}"}}"#, ROOMS[room], name(whom));
         let done = self.command(client, "kick", &words);
@@ -407,28 +408,32 @@ impl Simulation {
         let Some(lost) = lost else {
             return;
         };
-        for seat in self.seats.iter_mut().filter(|seat| seat.user == whom) {
-            seat.rooms.remove(&room);
+        for session in self
+            .sessions
+            .iter_mut()
+            .filter(|session| session.user == whom)
+        {
+            session.rooms.remove(&room);
         }
         for at in lost {
-            let seat = &mut self.seats[at];
-            if seat.stored.contains(&room) {
-                seat.stored.retain(|stored| *stored != room);
-                seat.expelled += 1;
+            let session = &mut self.sessions[at];
+            if session.stored.contains(&room) {
+                session.stored.retain(|stored| *stored != room);
+                session.expelled += 1;
             }
         }
         self.hush();
     }
 
     fn create(&mut self, at: usize, room: usize) {
-        let Some(client) = self.seats[at].client else {
+        let Some(client) = self.sessions[at].client else {
             return;
         };
         self.note(format!("create {at} {room}"));
         let words = format!(r#"{{"room":"{}"}}"#, ROOMS[room]);
         let done = self.command(client, "create", &words);
         let now = self.secs();
-        let may = self.model.create(now, room, self.seats[at].user);
+        let may = self.model.create(now, room, self.sessions[at].user);
         assert_eq!(done, may, "{:?}", self.trace);
     }
 

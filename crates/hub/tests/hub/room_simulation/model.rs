@@ -25,7 +25,7 @@ enum State {
 struct Awaited {
     user: usize,
     /// Of a session that outlives its connection; another is a new one when it comes again.
-    seat: Option<usize>,
+    session: Option<usize>,
     until: u64,
 }
 
@@ -43,7 +43,7 @@ struct Room {
     permanent: bool,
     /// In the order they came.
     members: Vec<(usize, State)>,
-    /// Users, and the seats where they lost their connections.
+    /// Users, and the sessions where they lost their connections.
     lost: BTreeSet<(usize, usize)>,
     /// Those of them for whom the place of their user is kept, and until when.
     awaited: Vec<Awaited>,
@@ -87,12 +87,12 @@ impl Room {
     }
 
     /// A session comes in: one of those that were lost is not awaited any more.
-    fn arrives(&mut self, user: usize, seat: usize) {
-        if matches!(self.state(user), Some(State::Here(seats)) if seats.contains(&seat)) {
+    fn arrives(&mut self, user: usize, session: usize) {
+        if matches!(self.state(user), Some(State::Here(all)) if all.contains(&session)) {
             return;
         }
         let mut awaited = self.awaited.iter();
-        let own = awaited.position(|one| one.user == user && one.seat == Some(seat));
+        let own = awaited.position(|one| one.user == user && one.session == Some(session));
         let any = || self.awaited.iter().position(|one| one.user == user);
         if let Some(place) = own.or_else(any) {
             self.awaited.remove(place);
@@ -160,18 +160,18 @@ impl Model {
             .is_some_and(|room| room.is_here(user))
     }
 
-    pub(crate) fn join(&mut self, room: usize, user: usize, seat: usize) -> Result<(), Refused> {
+    pub(crate) fn join(&mut self, room: usize, user: usize, session: usize) -> Result<(), Refused> {
         let held = self.rooms[room].get_or_insert_with(|| Room {
             owner: Some(user),
             ..Room::default()
         });
-        held.lost.remove(&(user, seat));
-        held.arrives(user, seat);
+        held.lost.remove(&(user, session));
+        held.arrives(user, session);
         match held.state(user) {
-            Some(State::Here(seats)) => {
-                seats.insert(seat);
+            Some(State::Here(sessions)) => {
+                sessions.insert(session);
             }
-            Some(state) => *state = State::Here([seat].into()),
+            Some(state) => *state = State::Here([session].into()),
             None => {
                 if held.locked && held.owner != Some(user) {
                     return Err(Refused::Locked);
@@ -180,7 +180,7 @@ impl Model {
                 if held.capacity.is_some_and(is_full) {
                     return Err(Refused::Full);
                 }
-                held.members.push((user, State::Here([seat].into())));
+                held.members.push((user, State::Here([session].into())));
                 if held.owner.is_none() && !held.permanent {
                     held.owner = Some(user);
                 }
@@ -193,33 +193,33 @@ impl Model {
     }
 
     /// Whether that was the user's last session.
-    fn stand_up(room: &mut Room, user: usize, seat: usize) -> bool {
+    fn detach(room: &mut Room, user: usize, session: usize) -> bool {
         match room.state(user) {
-            Some(State::Here(seats)) => seats.remove(&seat) && seats.is_empty(),
+            Some(State::Here(sessions)) => sessions.remove(&session) && sessions.is_empty(),
             _ => false,
         }
     }
 
-    pub(crate) fn leave(&mut self, room: usize, user: usize, seat: usize) {
+    pub(crate) fn leave(&mut self, room: usize, user: usize, session: usize) {
         self.act(room, |room| {
-            if Self::stand_up(room, user, seat) {
+            if Self::detach(room, user, session) {
                 room.depart(user);
             }
         });
     }
 
-    pub(crate) fn lost(&mut self, now: u64, room: usize, user: usize, seat: usize) {
+    pub(crate) fn lost(&mut self, now: u64, room: usize, user: usize, session: usize) {
         let lasting = self.lasting;
         self.act(room, |room| {
-            if matches!(room.state(user), Some(State::Here(seats)) if seats.contains(&seat)) {
-                room.lost.insert((user, seat));
+            if matches!(room.state(user), Some(State::Here(all)) if all.contains(&session)) {
+                room.lost.insert((user, session));
                 room.awaited.push(Awaited {
                     user,
-                    seat: Some(seat).filter(|seat| lasting(*seat)),
+                    session: Some(session).filter(|session| lasting(*session)),
                     until: now + GRACE_SECS,
                 });
             }
-            if Self::stand_up(room, user, seat) {
+            if Self::detach(room, user, session) {
                 room.depart(user);
             }
         });
@@ -345,7 +345,7 @@ impl Model {
             let may = by.is_none_or(|user| room.owner == Some(user));
             let done = may && room.state(whom).is_some();
             let own = room.lost.iter().filter(|(user, _)| *user == whom);
-            let lost = own.map(|(_, seat)| *seat).collect();
+            let lost = own.map(|(_, session)| *session).collect();
             if done {
                 room.part(whom);
             }

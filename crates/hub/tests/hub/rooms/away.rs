@@ -79,7 +79,7 @@ fn who_is_sent_out_hears_nothing_more() {
     }
 }
 
-/// A connection that ends while its SUBSCRIBE is under way leaves no seat behind.
+/// A connection that ends while its SUBSCRIBE is under way leaves no place behind.
 #[test]
 fn a_join_that_nobody_waits_for_is_undone() {
     for place in places() {
@@ -96,7 +96,8 @@ fn a_join_that_nobody_waits_for_is_undone() {
     }
 }
 
-/// Who comes back is told what has become of its place; a room that has ended is not made again.
+/// A member that comes back is told what has become of its place; a room that has ended is not made
+/// again.
 #[test]
 fn who_was_sent_out_while_away_is_told_and_stays_out() {
     for place @ (_, ids) in places() {

@@ -86,6 +86,19 @@ fn everybody_hears_once_that_a_large_room_is_closed() {
     }
 }
 
+/// A large room that its owner begins to close while two users are there who are not in it. The
+/// world is paused: nobody has heard of the end. The second one of them reads answers.
+fn closed_beside(names: [&str; 2]) -> (World, usize, Vec<usize>, [usize; 2]) {
+    let mut w = World::new(1);
+    let (ann, guests) = party(&mut w, "a");
+    let others = names.map(|it| w.connect(Version::V5, it, &user(it)));
+    w.subscribe(others[1], "$reply/+", Q0);
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    w.send_without_settling(ann, &call("close", TEA));
+    (w, ann, guests, others)
+}
+
 /// Nobody's turn is long. Who comes to a new room of the name waits until the old one is gone, and
 /// those who were in that hear nothing of the new one.
 #[test]
@@ -146,14 +159,10 @@ fn a_large_room_lets_its_members_go_over_turns() {
     w.check_accounts();
 }
 
-/// Whoever was in the room and leaves before it is let in again is not in the new one.
+/// A session that was in the room and leaves before it is let in again is not in the new one.
 #[test]
 fn who_waits_for_a_new_room_may_go() {
-    let mut w = World::new(1);
-    let (ann, guests) = party(&mut w, "a");
-    let [stays, goes] = ["stays", "goes"].map(|it| w.connect(Version::V5, it, &user(it)));
-    w.paused = true;
-    w.send_without_settling(ann, &call("close", TEA));
+    let (mut w, ann, guests, [stays, goes]) = closed_beside(["stays", "goes"]);
     for client in [stays, goes] {
         w.send_without_settling(client, &subscribe("$room/tea/event"));
     }

@@ -1,4 +1,4 @@
-//! Who is in a room: what is said, told and kept there, and who is not let in.
+//! Members of a room: what is said, told and kept there, and who is not let in.
 
 use stentor_mqtt::Version;
 
@@ -27,7 +27,7 @@ fn members_hear_each_other_with_the_speakers_name() {
                     "{shards} {ids:?}"
                 );
             }
-            // Who is not in the room is not heard, and hears nothing.
+            // A user who is not in the room is not heard, and hears nothing.
             w.publish(eve, "$room/tea/say", "psst", Q1, false);
             let expected = if version.is_v5() { 0x87 } else { 0 };
             assert_eq!(puback(&mut w, eve), expected);
@@ -343,8 +343,8 @@ fn a_room_without_a_name_is_told() {
     }
 }
 
-/// Whoever is put out of a room and has very many subscriptions has them counted, and owes for the
-/// look at them; whoever is not in it costs nothing.
+/// A session that is put out of a room and has very many subscriptions has them counted, and owes
+/// for the look at them; a session that is not in it costs nothing.
 #[test]
 fn being_put_out_of_a_room_is_counted() {
     let place = places().next().unwrap();

@@ -28,7 +28,7 @@ fn lasting(name: &str) -> ConnectOptions<'_> {
     }
 }
 
-/// Who only listens: may not speak in the room.
+/// A listener, who may not speak in the room.
 fn listener(name: &str) -> ConnectOptions<'_> {
     ConnectOptions {
         denied: &["$room/tea/say/x", "$room/tea/say", "$rooms/"],

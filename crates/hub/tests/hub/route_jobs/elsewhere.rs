@@ -132,7 +132,7 @@ fn visits_on_other_shards_are_charged() {
         assert!(takes_more(&mut w), "it does not know yet");
         w.hubs[1].begin_drain();
         w.hubs[1].end_drain(w.now);
-        assert_eq!(w.hubs[1].effects().lanes.len(), 1);
+        assert_eq!(w.hubs[1].effects().control_items.len(), 1);
         w.settle();
         assert!(sent < 1_000, "it pauses");
     }

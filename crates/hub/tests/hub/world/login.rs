@@ -1,4 +1,4 @@
-//! Who connects, and how.
+//! The clients that connect, and how they do it.
 
 use std::sync::Arc;
 

@@ -512,8 +512,8 @@ impl World {
         pairs
     }
 
-    /// Moves a hub's mesh and lane effects on. Lanes take effect at once, as a shard applies them
-    /// before any bytes that it reads afterwards.
+    /// Moves a hub's mesh and control items on. Control items take effect at once, as a shard
+    /// applies them before any bytes that it reads afterwards.
     fn collect(&mut self, from: u8) {
         while !self.is_dead {
             // First, so that nobody hears of what is not written down.
@@ -528,10 +528,10 @@ impl World {
             let sent = if waits { 0 } else { effects.mesh.len() };
             let mesh: Vec<_> = effects.mesh.drain(..sent).collect();
             let goes = |(_, item): &mut (ShardId, ShardItem)| !waits || !item.is_outcome();
-            let lanes: Vec<_> = effects.lanes.extract_if(.., goes).collect();
+            let control_items: Vec<_> = effects.control_items.extract_if(.., goes).collect();
             self.events
                 .append(&mut self.hubs[usize::from(from)].effects().events);
-            if mesh.is_empty() && lanes.is_empty() {
+            if mesh.is_empty() && control_items.is_empty() {
                 if !waits {
                     self.hubs[usize::from(from)].forwarded();
                 }
@@ -541,7 +541,7 @@ impl World {
                 item.seal();
                 self.mesh.entry((to.0, from)).or_default().push_back(item);
             }
-            for (to, item) in lanes {
+            for (to, item) in control_items {
                 self.control(to.0, item);
             }
         }

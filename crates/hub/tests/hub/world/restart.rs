@@ -30,7 +30,7 @@ pub struct Journal {
     batches: Vec<(Name, Vec<u8>)>,
     /// Where the present round of [`World::rewrite`] has begun, and with which session it goes on.
     round: (usize, u32),
-    /// What waits for room.
+    /// Records that wait for room.
     waiting: VecDeque<Vec<u8>>,
     disk: Disk,
     /// Whether packet ids that have arrived do not count.

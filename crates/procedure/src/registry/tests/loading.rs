@@ -45,7 +45,8 @@ fn a_bad_version_keeps_the_old_one_and_says_why() {
     assert_eq!(place.ask("p").status, Status::NotFound);
 }
 
-/// Who is known hears what is wrong with the file of a procedure, others that something is.
+/// A caller who is known hears what is wrong with the file of a procedure, others that something
+/// is.
 #[test]
 fn a_call_of_a_file_that_was_refused_says_why() {
     let place = place(&[("p.luau", "return function( return accept() end")]);

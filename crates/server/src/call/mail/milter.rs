@@ -260,7 +260,7 @@ impl Conversation<'_> {
                 None => {
                     let reason = "a change is outside of the part of the message that was received";
                     let failed = Answer::failed(Status::Failed, reason);
-                    tracing::warn!("{}: {reason}; mail is deferred", self.visit.door.url);
+                    tracing::warn!("{}: {reason}; mail is deferred", self.visit.endpoint.url);
                     final_reply(&failed, can_quarantine, &mut replies);
                     return Ok(replies);
                 }

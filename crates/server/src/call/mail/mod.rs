@@ -68,11 +68,11 @@ struct Shared {
 /// A listener for mail servers.
 struct Entrance {
     listening: Listening,
-    door: Arc<Door>,
+    endpoint: Arc<MailEndpoint>,
 }
 
 /// What holds for all connections of a listener.
-struct Door {
+struct MailEndpoint {
     url: ListenUrl,
     asker: Asker,
     question: Question,
@@ -101,14 +101,14 @@ impl MailServer {
                 let url = port.url.clone();
                 let asker = url.asker().unwrap_or(Asker::Milter);
                 let question = question.clone();
-                let door = Arc::new(Door {
+                let endpoint = Arc::new(MailEndpoint {
                     url,
                     asker,
                     question,
                     listener: number,
                 });
                 for socket in sockets {
-                    entrances.push(Entrance::new(&door, socket));
+                    entrances.push(Entrance::new(&endpoint, socket));
                 }
             }
         }
@@ -184,10 +184,10 @@ fn advise(registry: &Registry, url: &ListenUrl, question: &Question) {
 
 impl Entrance {
     /// A bound socket that does not block.
-    fn new(door: &Arc<Door>, socket: OwnedFd) -> Self {
+    fn new(endpoint: &Arc<MailEndpoint>, socket: OwnedFd) -> Self {
         Self {
-            listening: Listening::new(&door.url, socket),
-            door: Arc::clone(door),
+            listening: Listening::new(&endpoint.url, socket),
+            endpoint: Arc::clone(endpoint),
         }
     }
 }
@@ -237,7 +237,7 @@ impl Shared {
     fn accept(self: &Arc<Self>, entrance: &Entrance) -> bool {
         loop {
             match entrance.listening.accept() {
-                Ok((link, caller)) => self.open(link, caller, &entrance.door),
+                Ok((link, caller)) => self.open(link, caller, &entrance.endpoint),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(error) if is_shortage(&error) => {
                     warn!("no mail server can connect for a moment: {error}");
@@ -252,53 +252,55 @@ impl Shared {
     /// Starts the thread of a connection. Where all places are taken, who has been idle for longest
     /// makes room. One that cannot be served is closed: the mail server does what it does without
     /// the filter. So is one that may not ask, before it takes a place.
-    fn open(self: &Arc<Self>, link: Link, address: Option<String>, door: &Arc<Door>) {
-        let caller = caller(door, address);
+    fn open(self: &Arc<Self>, link: Link, address: Option<String>, endpoint: &Arc<MailEndpoint>) {
+        let caller = caller(endpoint, address);
         if let Caller::Anonymous(address) = &caller
-            && !self.admits(door, &caller)
+            && !self.admits(endpoint, &caller)
         {
-            return self.turn_away(door, address);
+            return self.turn_away(endpoint, address);
         }
         let kept = match link.try_clone() {
             Ok(kept) => kept,
-            Err(error) => return self.sorry(door, &format!("no connection is served: {error}")),
+            Err(error) => {
+                return self.sorry(endpoint, &format!("no connection is served: {error}"));
+            }
         };
-        let Some(key) = self.lock().enter(door.listener, kept, Instant::now()) else {
+        let Some(key) = self.lock().enter(endpoint.listener, kept, Instant::now()) else {
             let why = "all connections are in the middle of a message, and the limit \
                        procedures.connections is reached";
-            return self.sorry(door, why);
+            return self.sorry(endpoint, why);
         };
         let visit = Visit {
             shared: Arc::clone(self),
-            door: Arc::clone(door),
+            endpoint: Arc::clone(endpoint),
             caller,
             key,
         };
-        let name = door.asker.scheme().name();
+        let name = endpoint.asker.scheme().name();
         if let Err(error) = super::spawn(name, move || visit.run(link)) {
             // The visit was dropped with the thread that never was.
-            self.sorry(door, &format!("no thread for a mail server: {error}"));
+            self.sorry(endpoint, &format!("no thread for a mail server: {error}"));
         }
     }
 
     /// Tells the operator why a connection is closed unserved, though not of each one in a flood.
-    fn sorry(&self, door: &Door, why: &str) {
+    fn sorry(&self, endpoint: &MailEndpoint, why: &str) {
         if let Some(held_back) = line(&self.complaints) {
-            warn!(held_back, "{}: {why}", door.url);
+            warn!(held_back, "{}: {why}", endpoint.url);
         }
     }
 
     /// Whether the procedure may be asked from there. One that is not there refuses nobody: all
     /// mail is deferred, until it is.
-    fn admits(&self, door: &Door, caller: &Caller) -> bool {
-        let procedure = self.registry.find(&door.question.procedure);
+    fn admits(&self, endpoint: &MailEndpoint, caller: &Caller) -> bool {
+        let procedure = self.registry.find(&endpoint.question.procedure);
         procedure.is_none_or(|procedure| procedure.admits(caller))
     }
 
     /// Tells the operator who it was, which may be a mail server that the manifest forgot.
-    fn turn_away(&self, door: &Door, address: &str) {
+    fn turn_away(&self, endpoint: &MailEndpoint, address: &str) {
         if let Some(held_back) = line(&self.refusals) {
-            let (url, name) = (&door.url, &door.question.procedure);
+            let (url, name) = (&endpoint.url, &endpoint.question.procedure);
             warn!(
                 held_back,
                 "{url}: a connection from {address} is closed: it is not in `allow_addresses` of \
@@ -320,12 +322,12 @@ fn line(limit: &Mutex<RateLimit>) -> Option<u64> {
 /// The caller. On this machine, it is any process that reaches the listener: the operator has
 /// bound the procedure to it, and guards a Unix socket by its mode. From the network, it is the
 /// user that the manifest names.
-fn caller(door: &Door, address: Option<String>) -> Caller {
+fn caller(endpoint: &MailEndpoint, address: Option<String>) -> Caller {
     match address {
-        Some(address) if !door.url.is_local() => Caller::Anonymous(address),
+        Some(address) if !endpoint.url.is_local() => Caller::Anonymous(address),
         _ => Caller::User {
             zone: ZONE.to_owned(),
-            name: door.asker.scheme().name().to_owned(),
+            name: endpoint.asker.scheme().name().to_owned(),
         },
     }
 }
@@ -363,18 +365,18 @@ impl From<io::Error> for Ending {
 /// One connection.
 struct Visit {
     shared: Arc<Shared>,
-    door: Arc<Door>,
+    endpoint: Arc<MailEndpoint>,
     caller: Caller,
     key: usize,
 }
 
 impl Visit {
     fn run(&self, link: Link) {
-        let served = match self.door.asker {
+        let served = match self.endpoint.asker {
             Asker::Policy => policy::serve(self, link),
             Asker::Milter | Asker::Client => milter::serve(self, link),
         };
-        let url = &self.door.url;
+        let url = &self.endpoint.url;
         match served {
             Err(Ending::Wrong(violation)) => {
                 self.complain(&format!("it breaks the protocol: {violation}"));
@@ -392,7 +394,7 @@ impl Visit {
     /// Tells the operator, who otherwise sees no more than mail which is deferred or not filtered.
     fn complain(&self, why: &str) {
         if let Some(held_back) = line(&self.shared.complaints) {
-            let url = &self.door.url;
+            let url = &self.endpoint.url;
             warn!(
                 held_back,
                 "{url}: a mail server's connection is closed, since {why}"
@@ -414,14 +416,14 @@ impl Visit {
 
     /// The procedure as it is now, if there is one.
     fn find(&self) -> Option<Arc<Procedure>> {
-        self.registry().find(&self.door.question.procedure)
+        self.registry().find(&self.endpoint.question.procedure)
     }
 
     /// A call about a message.
     fn about(&self, envelope: Envelope, message: Message) -> Call {
         Call {
-            procedure: self.door.question.procedure.clone(),
-            arguments: self.door.question.arguments.clone(),
+            procedure: self.endpoint.question.procedure.clone(),
+            arguments: self.endpoint.question.arguments.clone(),
             envelope,
             caller: self.caller.clone(),
             message,

@@ -22,7 +22,7 @@ use self::way::Way;
 use super::clients::{describe_entry, home, meant, silent, subscription, zone_of};
 use super::protocol::Failure;
 use super::zones;
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::shard::{AboutClient, ClientEntry, Inquiry};
 use crate::telemetry::collect::ask_one;
 
@@ -115,22 +115,22 @@ impl Check {
 }
 
 /// Answers the verb.
-pub(super) fn why(backplane: &Backplane, request: &Why) -> Result<Because, Failure> {
-    let said = zones::named(backplane, request.zone.as_ref())?;
+pub(super) fn why(context: &ServerContext, request: &Why) -> Result<Because, Failure> {
+    let said = zones::named(context, request.zone.as_ref())?;
     let (client_id, topic) = (&*request.client_id, &*request.topic);
     check(client_id, request.to.as_deref(), topic)?;
     let way = Way::of(topic);
     let (publisher, subscriber) = match &request.to {
         None => {
             let arrives = way.arrives(topic, None);
-            (None, look(backplane, said, client_id, None, &arrives)?)
+            (None, look(context, said, client_id, None, &arrives)?)
         }
         Some(to) => {
             let other = Some(to.as_str());
-            let publisher = look(backplane, said, client_id, other, topic)?;
+            let publisher = look(context, said, client_id, other, topic)?;
             let arrives = way.arrives(topic, publisher.name());
             let subscriber = look(
-                backplane,
+                context,
                 said.or(Some(publisher.zone)),
                 to,
                 Some(client_id),
@@ -138,20 +138,20 @@ pub(super) fn why(backplane: &Backplane, request: &Why) -> Result<Because, Failu
             )?;
             // The answer says that a subscriber is in another zone, not that it is missing.
             let subscriber = match (said, &subscriber.session) {
-                (None, None) => look(backplane, None, to, Some(client_id), &arrives)?,
+                (None, None) => look(context, None, to, Some(client_id), &arrives)?,
                 _ => subscriber,
             };
             (Some(publisher), subscriber)
         }
     };
     let mut checks = Vec::new();
-    let now = backplane.clock.now();
+    let now = context.clock.now();
     if let Some(publisher) = &publisher {
         checks.extend(publisher::checks(publisher, &subscriber, topic, &way, now));
     }
     let of_publisher = checks.len();
-    checks.extend(way.adaptors(backplane, &subscriber.zone_name));
-    let store = &backplane.retained;
+    checks.extend(way.adaptors(context, &subscriber.zone_name));
+    let store = &context.retained;
     let held = store.get(subscriber.zone, topic, store.mark(), now);
     let holds = held.map(|message| message.payload().len());
     let question = subscriber::Question {
@@ -165,13 +165,13 @@ pub(super) fn why(backplane: &Backplane, request: &Why) -> Result<Because, Failu
     let (gets, verdict) = verdict(&checks, publisher.as_ref(), &subscriber, topic);
     let (before, after) = checks.split_at(of_publisher);
     let all = |checks: &[Check]| checks.iter().map(Check::shown).collect::<Vec<_>>();
-    let publisher = publisher.map(|party| party.shown(backplane, all(before)));
+    let publisher = publisher.map(|party| party.shown(context, all(before)));
     Ok(Because {
         topic: topic.to_owned(),
         gets: gets.to_owned(),
         verdict,
         publisher,
-        subscriber: subscriber.shown(backplane, all(after)),
+        subscriber: subscriber.shown(context, all(after)),
     })
 }
 
@@ -244,24 +244,24 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Looks a client up. One that has messages to acknowledge is looked at again after a while.
 /// "Did you mean" never names the `other` side.
 fn look(
-    backplane: &Backplane,
+    context: &ServerContext,
     said: Option<Zone>,
     client_id: &str,
     other: Option<&str>,
     topic: &str,
 ) -> Result<Party, Failure> {
-    let zone = zone_of(backplane, said, client_id)?;
-    let session = session_of(backplane, zone, client_id, topic)?;
-    let mut party = Party::new(backplane, zone, client_id, session);
+    let zone = zone_of(context, said, client_id)?;
+    let session = session_of(context, zone, client_id, topic)?;
+    let mut party = Party::new(context, zone, client_id, session);
     if party.session.is_none() {
         party.is_sought_everywhere = said.is_none();
-        party.meant = meant(backplane, said, client_id, other);
+        party.meant = meant(context, said, client_id, other);
     }
     if let Some(before) = party.owing() {
         // This is a thread of its own.
         std::thread::sleep(PATIENCE);
-        party.session = session_of(backplane, zone, client_id, topic)?;
-        let now = backplane.clock.now();
+        party.session = session_of(context, zone, client_id, topic)?;
+        let now = context.clock.now();
         let still = party.owing().filter(|still| *still == before);
         party.silent = still.map(|(_, last_seen)| now.since(last_seen));
     }
@@ -271,7 +271,7 @@ fn look(
             client_id: client_id.to_owned(),
             about: AboutClient::Departure(answer),
         };
-        let answer = ask_one(backplane, home(backplane, zone, client_id), question);
+        let answer = ask_one(context, home(context, zone, client_id), question);
         party.departed = answer.ok_or_else(silent)?;
     }
     Ok(party)
@@ -279,7 +279,7 @@ fn look(
 
 /// The session of a client, if it has one.
 fn session_of(
-    backplane: &Backplane,
+    context: &ServerContext,
     zone: Zone,
     client_id: &str,
     topic: &str,
@@ -296,7 +296,7 @@ fn session_of(
                 answer,
             },
         };
-        let answer = ask_one(backplane, home(backplane, zone, client_id), question);
+        let answer = ask_one(context, home(context, zone, client_id), question);
         let Some(reasons) = answer.ok_or_else(silent)? else {
             break;
         };
@@ -319,10 +319,10 @@ impl Party {
         Some((connection.since, connection.last_seen))
     }
 
-    fn new(backplane: &Backplane, zone: Zone, client_id: &str, session: Option<Session>) -> Self {
+    fn new(context: &ServerContext, zone: Zone, client_id: &str, session: Option<Session>) -> Self {
         Self {
             zone,
-            zone_name: backplane.zone_name(zone),
+            zone_name: context.zone_name(zone),
             client_id: client_id.to_owned(),
             is_sought_everywhere: false,
             session,
@@ -382,7 +382,7 @@ impl Party {
         })
     }
 
-    fn shown(&self, backplane: &Backplane, checks: Vec<Shown>) -> Side {
+    fn shown(&self, context: &ServerContext, checks: Vec<Shown>) -> Side {
         let session = self.session.as_ref();
         let all = |session: &Session| session.matching.iter().map(subscription).collect();
         let zone = (!self.is_sought_everywhere).then(|| self.zone_name.clone());
@@ -390,7 +390,7 @@ impl Party {
             client_id: self.client_id.clone(),
             zone: zone.clone(),
             zone_name: zone,
-            client: session.map(|session| describe_entry(backplane, &session.entry)),
+            client: session.map(|session| describe_entry(context, &session.entry)),
             matching: session.map(all),
             checks,
         }

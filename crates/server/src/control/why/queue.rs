@@ -1,4 +1,4 @@
-//! What waits for a subscriber, and what becomes of more than may.
+//! The messages that wait for a subscriber, and what becomes of more than may.
 
 use stentor_hub::{Count, Keep, LossCause, QueueBounds, SlowPolicy, TopicPolicy};
 use stentor_mqtt::QoS;
@@ -210,7 +210,7 @@ fn cause(cause: LossCause) -> String {
     format!("{words} ({})", cause.label())
 }
 
-/// What waits for the client, and what is in the way of that.
+/// The messages that wait for the client, and what is in their way.
 pub(super) fn waiting(party: &Party, session: &Session) -> Check {
     let (info, delivering) = (&session.entry.info, &session.delivering);
     let (bytes, bytes_max) = delivering.queued_bytes;

@@ -7,7 +7,7 @@ use stentor_control::adaptors::Adaptor;
 use stentor_zone::{Address, topic as zone_topic};
 
 use super::{Check, Party, State};
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 
 /// What happens to a message of a topic.
 pub(super) enum Way<'t> {
@@ -115,13 +115,13 @@ impl<'t> Way<'t> {
     }
 
     /// Adaptors that may refuse or change the message.
-    pub(super) fn adaptors(&self, backplane: &Backplane, zone: &str) -> Option<Check> {
+    pub(super) fn adaptors(&self, context: &ServerContext, zone: &str) -> Option<Check> {
         let (hook, room, about) = match self {
             Self::Usual => ("publish", None, "message"),
             Self::Private { .. } => ("private", None, "private message"),
             Self::Said { room } => ("say", Some(*room), "message that is said in this room"),
         };
-        let all = backplane.adaptors.asked(zone, hook, room);
+        let all = context.adaptors.asked(zone, hook, room);
         let names: Vec<String> = all.iter().map(named).collect();
         (!names.is_empty()).then(|| {
             let text = format!(

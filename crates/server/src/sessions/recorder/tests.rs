@@ -9,7 +9,7 @@ use stentor_journal::Bounds;
 use stentor_mqtt::QoS;
 use stentor_retained::MemoryStore;
 use stentor_session::{Tick, WillRequest};
-use stentor_session_store::{Keeper, Opened, Options, StoreEvent, Sync, Watcher, open};
+use stentor_session_store::{JournalMaintenance, Opened, Options, StoreEvent, Sync, Watcher, open};
 use stentor_topic::{TopicHasher, Zone};
 use tempfile::TempDir;
 
@@ -21,10 +21,10 @@ use super::*;
 struct World {
     hub: Hub,
     recorder: Recorder,
-    keeper: Option<Running>,
+    maintenance: Option<Running>,
 }
 
-type Running = Keeper<MappedDisk>;
+type Running = JournalMaintenance<MappedDisk>;
 type Found = Opened<MappedDisk>;
 
 struct Nobody;
@@ -110,22 +110,22 @@ fn large(client_id: &str) -> PriorSession {
 }
 
 impl World {
-    /// With a keeper that does nothing yet.
+    /// With a maintenance thread that does nothing yet.
     fn new(found: Found) -> (Self, impl FnOnce(&mut Self)) {
         let Opened {
             earlier,
             mut writers,
-            keeper,
+            maintenance,
             ..
         } = found;
         let world = Self {
             hub: hub(),
             recorder: Recorder::new(writers.remove(0), false, None),
-            keeper: None,
+            maintenance: None,
         };
         let start = |world: &mut Self| {
-            let keeper = keeper.start(Sync::Never, earlier, Arc::new(Nobody));
-            world.keeper = Some(keeper.unwrap());
+            let maintenance = maintenance.start(Sync::Never, earlier, Arc::new(Nobody));
+            world.maintenance = Some(maintenance.unwrap());
         };
         (world, start)
     }
@@ -145,7 +145,7 @@ impl World {
         self.recorder.tend(&mut self.hub);
     }
 
-    /// Turns, until a state that the keeper helps to bring about.
+    /// Turns, until a state that the maintenance thread helps to bring about.
     fn tend_until(&mut self, holds: impl Fn(&Recorder) -> bool) {
         while !holds(&self.recorder) {
             self.tend();
@@ -157,10 +157,10 @@ impl World {
         let Self {
             mut hub,
             recorder,
-            keeper,
+            maintenance,
         } = self;
         recorder.finish(&mut hub);
-        keeper.map_or(Ok(()), Keeper::end)
+        maintenance.map_or(Ok(()), JournalMaintenance::end)
     }
 }
 
@@ -192,7 +192,10 @@ fn a_round_leaves_room_for_what_the_hub_says() {
         world.tend();
     }
     assert_eq!(world.recorder.completeness, Completeness::Complete);
-    assert!(world.recorder.round.is_some(), "the keeper does nothing");
+    assert!(
+        world.recorder.round.is_some(),
+        "the maintenance thread does nothing"
+    );
     start(&mut world);
     world.tend_until(|recorder| recorder.round.is_none());
     assert_eq!(world.recorder.completeness, Completeness::Complete);
@@ -237,7 +240,7 @@ fn clients_wait_until_little_waits_for_room_or_to_be_freed() {
     assert_eq!(unfreed(usage(6, 7), 4), 27);
 }
 
-/// What waits when the shard ends is written before it does.
+/// Records that wait when the shard ends are written before it does.
 #[test]
 fn an_end_waits_for_room() {
     let folder = tempfile::tempdir().unwrap();
@@ -284,7 +287,7 @@ fn answers_wait_for_the_disk() {
         ..Turn::default()
     };
     assert_eq!(world.recorder.tend(&mut world.hub), begins);
-    // The keeper does nothing yet.
+    // The maintenance thread does nothing yet.
     assert!(add(&mut world, "second"));
     for _ in 0..100 {
         assert_eq!(world.recorder.tend(&mut world.hub), Turn::default());
@@ -364,7 +367,7 @@ fn few_sessions_catch_up_with_one_file() {
     assert!(number > 10, "{number}");
     world.recorder.fall_behind(Why::Refused);
     world.add("new");
-    // The keeper does nothing yet.
+    // The maintenance thread does nothing yet.
     for _ in 0..100 {
         world.tend();
     }

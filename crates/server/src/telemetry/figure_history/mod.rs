@@ -20,8 +20,8 @@ use super::ShardReport;
 use super::collect::total;
 use super::metrics::process::Process;
 use super::rounds::Rounds;
-use crate::backplane::Backplane;
 use crate::clock::unix_secs;
+use crate::context::ServerContext;
 use crate::error::ServerError;
 use crate::shard::Inquiry;
 use table::{FIGURES, Sources};
@@ -133,31 +133,31 @@ impl FigureHistory {
 }
 
 /// Keeps the history.
-pub(crate) struct Keeper {
+pub(crate) struct FigureRecorder {
     history: Arc<FigureHistory>,
     stop: Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Keeper {
+impl FigureRecorder {
     /// Starts the thread, which writes to a file in this folder so often; never, if that is zero.
     ///
     /// # Errors
     /// When there can be no thread.
     pub(crate) fn start(
-        backplane: &Arc<Backplane>,
+        context: &Arc<ServerContext>,
         directory: &Arc<Directory>,
         folder: &Path,
         commit: Duration,
     ) -> Result<Self, ServerError> {
         let archive = (!commit.is_zero()).then(|| Archive::new(&folder.join(FILE)));
         let history = Arc::new(FigureHistory::new(archive));
-        let up = backplane.clock.now().since(Tick::ZERO);
+        let up = context.clock.now().since(Tick::ZERO);
         let now = Instant::now();
         let sampler = Sampler {
-            backplane: Arc::clone(backplane),
+            context: Arc::clone(context),
             directory: Arc::clone(directory),
-            rounds: Rounds::new(backplane),
+            rounds: Rounds::new(context),
             counters: [0.0; FIGURES_MAX],
             latency: Histogram::default(),
             // All counters have begun at 0 when the server started.
@@ -217,7 +217,7 @@ fn run(history: &FigureHistory, mut sampler: Sampler, commit: Duration, stop: &R
 
 /// Measures.
 struct Sampler {
-    backplane: Arc<Backplane>,
+    context: Arc<ServerContext>,
     directory: Arc<Directory>,
     rounds: Rounds<ShardReport>,
     /// What each counter was.
@@ -229,14 +229,14 @@ struct Sampler {
 impl Sampler {
     fn sample(&mut self) -> Sample {
         self.rounds
-            .ask(&self.backplane, Inquiry::Figures, Duration::ZERO, PATIENCE);
+            .ask(&self.context, Inquiry::Figures, Duration::ZERO, PATIENCE);
         let sum = total(self.rounds.last().filter_map(|(report, _)| report));
         let (now, at) = (Instant::now(), SystemTime::now());
         let elapsed = now.duration_since(self.sampled_at).as_secs_f64().max(1e-3);
         self.sampled_at = now;
-        let procedures = self.backplane.call_queue.procedures();
+        let procedures = self.context.call_queue.procedures();
         let sources = Sources {
-            backplane: &self.backplane,
+            context: &self.context,
             directory: &self.directory,
             sum: &sum,
             process: Process::read(false),

@@ -14,13 +14,13 @@ use stentor_series::FIGURES_MAX;
 use Kind::{Level, PerSecond};
 use Unit::{Bytes, Count, Seconds};
 
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::telemetry::ShardReport;
 use crate::telemetry::metrics::process::Process;
 
 /// What the values of one moment are read from.
 pub(super) struct Sources<'a> {
-    pub(super) backplane: &'a Backplane,
+    pub(super) context: &'a ServerContext,
     pub(super) directory: &'a Directory,
     /// The sum of all shards.
     pub(super) sum: &'a ShardReport,
@@ -63,20 +63,16 @@ const fn some(value: u64) -> Option<f64> {
 }
 
 fn held(from: &Sources<'_>, kind: Holding) -> Option<f64> {
-    some(from.backplane.ledger.of(kind))
+    some(from.context.ledger.of(kind))
 }
 
 fn refused(from: &Sources<'_>) -> u64 {
-    let (by_bound, by_disk) = from.backplane.retained.refused();
+    let (by_bound, by_disk) = from.context.retained.refused();
     by_bound + by_disk + from.sum.stats.unkept_by_memory
 }
 
 fn backlog(from: &Sources<'_>) -> u64 {
-    let spool = from
-        .backplane
-        .journals
-        .as_ref()
-        .and_then(|it| it.spool.get());
+    let spool = from.context.journals.as_ref().and_then(|it| it.spool.get());
     spool.map_or(0, stentor_spool::Monitor::bytes)
 }
 
@@ -90,7 +86,7 @@ pub(super) const FIGURES: &[Figure] = &[
     figure("clients_connected", Level, Count, "connected clients",
         |from| some(from.sum.stats.connected)),
     figure("connections", Level, Count, "network connections, logged in or not",
-        |from| some(from.backplane.admission.connections())),
+        |from| some(from.context.admission.connections())),
     figure("sessions", Level, Count, "sessions with and without a connection",
         |from| some(from.sum.stats.sessions)),
     figure("subscriptions", Level, Count, "subscriptions, shared ones included",
@@ -102,7 +98,7 @@ pub(super) const FIGURES: &[Figure] = &[
     figure("refusals", PerSecond, Count, "connections that were refused",
         |from| some(from.sum.refused)),
     figure("disconnects", PerSecond, Count, "connections of clients that ended",
-        |from| some(from.backplane.journal.tallies().ended().map(|(_, count)| count).sum())),
+        |from| some(from.context.journal.tallies().ended().map(|(_, count)| count).sum())),
     figure("sessions_expired", PerSecond, Count, "sessions that expired",
         |from| some(from.sum.stats.expired)),
     figure("sessions_evicted", PerSecond, Count, "sessions without a connection that ended early to make room",
@@ -144,7 +140,7 @@ pub(super) const FIGURES: &[Figure] = &[
     figure("longest_turn_seconds", Level, Seconds, "the longest turn of the minute before",
         |from| Some(from.sum.turn_report.lately.took.as_secs_f64())),
     figure("memory_held_bytes", Level, Bytes, "what clients make the server hold",
-        |from| some(from.backplane.ledger.total())),
+        |from| some(from.context.ledger.total())),
     figure("memory_sessions_bytes", Level, Bytes, "of that, sessions and subscriptions",
         |from| held(from, Holding::Sessions)),
     figure("memory_queues_bytes", Level, Bytes, "of that, messages that wait for clients",
@@ -164,21 +160,21 @@ pub(super) const FIGURES: &[Figure] = &[
     figure("memory_rooms_bytes", Level, Bytes, "of that, rooms with their histories",
         |from| held(from, Holding::Rooms)),
     figure("retained_messages", Level, Count, "topics that have a retained message",
-        |from| some(from.backplane.retained.count())),
+        |from| some(from.context.retained.count())),
     figure("retained_bytes", Level, Bytes, "topics, properties and payloads of the retained messages",
-        |from| some(from.backplane.retained.bytes())),
+        |from| some(from.context.retained.bytes())),
     figure("retained_refused", PerSecond, Count, "retained messages that were not stored",
         |from| some(refused(from))),
     figure("session_store_bytes", Level, Bytes, "the files of the sessions",
-        |from| some(from.backplane.journals.as_ref().map_or(0, |it| it.monitor.bytes()))),
+        |from| some(from.context.journals.as_ref().map_or(0, |it| it.monitor.bytes()))),
     figure("session_store_written_bytes", PerSecond, Bytes, "what is appended to these files",
-        |from| some(from.backplane.journals.as_ref().map_or(0, |it| it.monitor.written_bytes()))),
+        |from| some(from.context.journals.as_ref().map_or(0, |it| it.monitor.written_bytes()))),
     figure("backlog_bytes", Level, Bytes, "messages on the disk for sessions whose clients are away",
         |from| some(backlog(from))),
     figure("user_queries", PerSecond, Count, "queries that look-ups of users cost",
         |from| some(from.directory.queries())),
     figure("logins_waiting", Level, Count, "logins that wait for a hash or for the user database",
-        |from| some(from.backplane.authenticator.waiting() as u64)),
+        |from| some(from.context.authenticator.waiting() as u64)),
     figure("procedure_calls", PerSecond, Count, "calls of procedures that were answered",
         |from| some(from.procedures.iter().map(|it| it.calls).sum())),
     figure("procedure_errors", PerSecond, Count, "calls among them that came to no verdict",
@@ -194,9 +190,9 @@ pub(super) const FIGURES: &[Figure] = &[
     figure("threads", Level, Count, "threads of the process",
         |from| from.process.threads.and_then(some)),
     figure("log_events_dropped", PerSecond, Count, "events that are missing from the log",
-        |from| some(from.backplane.journal.dropped())),
+        |from| some(from.context.journal.dropped())),
     figure("connections_shed", PerSecond, Count, "connections that were closed at once because no file descriptor was left",
-        |from| some(from.backplane.journal.tallies().shed())),
+        |from| some(from.context.journal.tallies().shed())),
     figure("memory_procedures_bytes", Level, Bytes, "of `memory_held_bytes`, messages that procedures are asked about",
         |from| held(from, Holding::Procedures)),
 ];

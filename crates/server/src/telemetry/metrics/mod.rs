@@ -16,7 +16,7 @@ use stentor_auth::store::Directory;
 use super::ShardReport;
 use super::collect::total;
 use super::rounds::Rounds;
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::control::Noted;
 use crate::fdtable::Table;
 use crate::shard::Inquiry;
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Makes the pages of `/metrics`.
 pub(crate) struct Metrics {
-    backplane: Arc<Backplane>,
+    context: Arc<ServerContext>,
     directory: Arc<Directory>,
     table: Table,
     rounds: Mutex<Rounds<ShardReport>>,
@@ -42,15 +42,15 @@ pub(crate) struct Metrics {
 impl Metrics {
     /// Nothing is asked before the first page.
     pub(crate) fn new(
-        backplane: &Arc<Backplane>,
+        context: &Arc<ServerContext>,
         directory: &Arc<Directory>,
         table: Table,
     ) -> Self {
         Self {
-            backplane: Arc::clone(backplane),
+            context: Arc::clone(context),
             directory: Arc::clone(directory),
             table,
-            rounds: Mutex::new(Rounds::new(backplane)),
+            rounds: Mutex::new(Rounds::new(context)),
         }
     }
 
@@ -62,9 +62,9 @@ impl Metrics {
     fn write(&self, format: Exposition, noted: &Noted) -> Page {
         let shards = self.reports();
         let sum = total(shards.iter().map(|(report, _)| report));
-        let procedures = self.backplane.call_queue.procedures();
+        let procedures = self.context.call_queue.procedures();
         let sources = Sources {
-            backplane: &self.backplane,
+            context: &self.context,
             directory: &self.directory,
             noted,
             shards: &shards,
@@ -83,7 +83,7 @@ impl Metrics {
     fn reports(&self) -> Vec<(ShardReport, Duration)> {
         let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
         // Each page has new figures: they cost a shard less than the page costs its own thread.
-        rounds.ask(&self.backplane, Inquiry::Figures, Duration::ZERO, PATIENCE);
+        rounds.ask(&self.context, Inquiry::Figures, Duration::ZERO, PATIENCE);
         let numbered = rounds.last().zip(0..);
         let reports = numbered.map(|((report, age), shard)| {
             let unknown = || ShardReport {
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_page_has_zeros_from_the_start_and_few_series() {
         let server = Running::start(&[("shards", "2")]);
-        let metrics = Metrics::new(server.backplane(), server.directory(), server.table());
+        let metrics = Metrics::new(server.context(), server.directory(), server.table());
         let noted = Noted::for_tests(server.ports().cloned().collect());
         let page = metrics.write(Exposition::Prometheus, &noted);
         let series = page.series();

@@ -12,7 +12,7 @@ use Kind::{Counter, Gauge, Info};
 use super::exposition::{Kind, Samples};
 use super::process::Process;
 use super::{LISTENERS_MAX, PROCEDURES_MAX};
-use crate::backplane::Backplane;
+use crate::context::ServerContext;
 use crate::control::Noted;
 use crate::memory;
 use crate::telemetry::{LongTurn, ShardReport};
@@ -21,7 +21,7 @@ use stentor_procedure::Figures;
 
 /// What the values of one page are read from.
 pub(super) struct Sources<'a> {
-    pub(super) backplane: &'a Backplane,
+    pub(super) context: &'a ServerContext,
     pub(super) directory: &'a Directory,
     /// What the main thread knows.
     pub(super) noted: &'a Noted,
@@ -107,7 +107,7 @@ pub(super) const FAMILIES: &[Family] = &[
     // Clients.
     family("stentor_connections", Gauge, "",
         "Network connections, logged in or not.",
-        |from, out| out.one(from.backplane.admission.connections())),
+        |from, out| out.one(from.context.admission.connections())),
     family("stentor_clients_connected", Gauge, "",
         "Connected clients.",
         |from, out| out.one(from.sum.stats.connected)),
@@ -123,30 +123,30 @@ pub(super) const FAMILIES: &[Family] = &[
     family("stentor_refusals_total", Counter, "reason",
         "Connections that were refused, by close reason.",
         |from, out| {
-            for (reason, count) in from.backplane.journal.tallies().refused() {
+            for (reason, count) in from.context.journal.tallies().refused() {
                 out.by("reason", reason, count);
             }
         }),
     family("stentor_http_refusals_total", Counter, "reason",
         "Requests by HTTP that were refused: wrong or missing logins, and rights that are missing. [The HTTP API](../http.md#refusals-that-the-operator-sees) lists the reasons.",
         |from, out| {
-            for (reason, count) in from.backplane.journal.tallies().http_refused() {
+            for (reason, count) in from.context.journal.tallies().http_refused() {
                 out.by("reason", reason, count);
             }
         }),
     family("stentor_http_logins_total", Counter, "",
         "Logins by HTTP: sessions of browsers, and tokens and certificates that were checked.",
-        |from, out| out.one(from.backplane.journal.tallies().http_logins())),
+        |from, out| out.one(from.context.journal.tallies().http_logins())),
     family("stentor_disconnects_total", Counter, "reason",
         "Connections of clients that ended, by close reason.",
         |from, out| {
-            for (reason, count) in from.backplane.journal.tallies().ended() {
+            for (reason, count) in from.context.journal.tallies().ended() {
                 out.by("reason", reason, count);
             }
         }),
     family("stentor_connections_shed_total", Counter, "",
         "Connections that were closed at once because no file descriptor was left.",
-        |from, out| out.one(from.backplane.journal.tallies().shed())),
+        |from, out| out.one(from.context.journal.tallies().shed())),
     family("stentor_sessions_expired_total", Counter, "",
         "Sessions that expired.",
         |from, out| out.one(from.sum.stats.expired)),
@@ -234,7 +234,7 @@ pub(super) const FAMILIES: &[Family] = &[
         |from, out| by_shard(from, out, |report, _| report.links)),
     family("stentor_shard_connections_limit", Gauge, "",
         "The connections for which each shard has file descriptors.",
-        |from, out| out.one(from.backplane.capacity.connections)),
+        |from, out| out.one(from.context.capacity.connections)),
     family("stentor_shard_turns_total", Counter, "shard",
         "Turns of the loop of each shard.",
         |from, out| by_shard(from, out, |report, _| report.turns)),
@@ -267,15 +267,15 @@ pub(super) const FAMILIES: &[Family] = &[
         "What clients make the server hold, by kind.",
         |from, out| {
             for kind in Holding::ALL {
-                out.by("kind", kind.label(), from.backplane.ledger.of(kind));
+                out.by("kind", kind.label(), from.context.ledger.of(kind));
             }
         }),
     family("stentor_memory_limit_bytes", Gauge, "",
         "The limit of their sum, `limits.memory`; 0 if there is none.",
-        |from, out| out.one(memory::limit(&from.backplane.ledger))),
+        |from, out| out.one(memory::limit(&from.context.ledger))),
     family("stentor_memory_pressure", Gauge, "",
         "0: there is room. 1: four fifths of the limit are held, so sessions without a connection end. 2: all of it is held, so new clients are refused.",
-        |from, out| out.one(match from.backplane.ledger.pressure() {
+        |from, out| out.one(match from.context.ledger.pressure() {
             Pressure::None => 0,
             Pressure::Pressed => 1,
             Pressure::Full => 2,
@@ -283,27 +283,27 @@ pub(super) const FAMILIES: &[Family] = &[
     // Retained messages.
     family("stentor_retained_messages", Gauge, "",
         "Topics that have a retained message, those below `$SYS/` included.",
-        |from, out| out.one(from.backplane.retained.count())),
+        |from, out| out.one(from.context.retained.count())),
     family("stentor_retained_messages_limit", Gauge, "",
         "The limit of the topics with a retained message, `retained.messages`.",
         |from, out| out.one(from.noted.quota.messages_max)),
     family("stentor_retained_bytes", Gauge, "",
         "Topics, properties and payloads of the retained messages, without those below `$SYS/`.",
-        |from, out| out.one(from.backplane.retained.bytes())),
+        |from, out| out.one(from.context.retained.bytes())),
     family("stentor_retained_limit_bytes", Gauge, "",
         "The limit of these bytes, `retained.bytes`.",
         |from, out| out.one(from.noted.quota.bytes_max)),
     family("stentor_retained_refused_total", Counter, "cause",
         "Retained messages that were not stored: because of a limit (`bound`), of the disk, or of `limits.memory`.",
         |from, out| {
-            let (by_bound, by_disk) = from.backplane.retained.refused();
+            let (by_bound, by_disk) = from.context.retained.refused();
             out.by("cause", "bound", by_bound);
             out.by("cause", "disk", by_disk);
             out.by("cause", "memory", from.sum.stats.unkept_by_memory);
         }),
     family("stentor_retained_troubles", Gauge, "",
         "What is wrong with the disk of the retained messages; `stentor status` lists it.",
-        |from, out| out.one(from.backplane.retained.troubles().len())),
+        |from, out| out.one(from.context.retained.troubles().len())),
     // Users.
     family("stentor_user_database_up", Gauge, "",
         "1 if the user database answers, 0 if not.",
@@ -313,7 +313,7 @@ pub(super) const FAMILIES: &[Family] = &[
         |from, out| out.one(from.directory.queries())),
     family("stentor_logins_waiting", Gauge, "",
         "Logins that wait for a hash or for the user database.",
-        |from, out| out.one(from.backplane.authenticator.waiting())),
+        |from, out| out.one(from.context.authenticator.waiting())),
     family("stentor_audit_log_up", Gauge, "",
         "1 if the audit log can be written, 0 if not.",
         |from, out| out.one(u8::from(from.directory.audit_trouble().is_none()))),
@@ -338,7 +338,7 @@ pub(super) const FAMILIES: &[Family] = &[
         |from, out| out.one(unix_secs(from.noted.read_at))),
     family("stentor_log_events_dropped_total", Counter, "",
         "Events that are missing from the log because more happened than could be written.",
-        |from, out| out.one(from.backplane.journal.dropped())),
+        |from, out| out.one(from.context.journal.dropped())),
     family("process_cpu_seconds_total", Counter, "",
         "Processor time of the process.",
         |from, out| known(out, from.process.cpu_secs)),
@@ -350,7 +350,7 @@ pub(super) const FAMILIES: &[Family] = &[
         |from, out| known(out, from.process.virtual_bytes)),
     family("process_start_time_seconds", Gauge, "",
         "When the server started, in seconds since 1970.",
-        |from, out| out.one(from.backplane.clock.started_at_secs())),
+        |from, out| out.one(from.context.clock.started_at_secs())),
     family("process_open_fds", Gauge, "",
         "Open file descriptors, connections included. It is missing where all shards share one table of descriptors.",
         |from, out| known(out, from.process.descriptors.map(|own| own + from.sum.links))),

@@ -267,7 +267,7 @@ impl World {
         in_flight.chain(waiting).sum()
     }
 
-    /// What waits, by number, with what is on the disk.
+    /// The messages that wait, by number, with those on the disk.
     fn waiting_behind(&self, after: u64, passed: usize) -> Vec<u64> {
         let all = waiting_behind(&self.outbound, after, passed);
         let numbers = all.flat_map(|piece| match piece {
@@ -281,7 +281,7 @@ impl World {
         numbers.collect()
     }
 
-    /// Whoever looks at the queue may stop anywhere, and goes on there.
+    /// A look at the queue may stop anywhere, and goes on there.
     fn check_look(&self, at: usize) {
         let all = self.waiting_behind(0, 0);
         let counts = counts(&self.outbound);

@@ -1,4 +1,4 @@
-//! Who comes in, stays, and goes.
+//! Members come in, stay, and go.
 
 use super::*;
 
@@ -82,7 +82,7 @@ fn who_may_come_in() {
     .unwrap();
     assert_eq!(hall.join("dan", 5, "tea"), Err(Refusal::Locked));
     hall.act("tea", |room, out| {
-        room.join(Tick::ZERO, admin(), seat(6), Entry::Member, out)
+        room.join(Tick::ZERO, admin(), session(6), Entry::Member, out)
     })
     .unwrap();
     for name in ["", "a/b", "+", "#", "$x"] {
@@ -232,14 +232,14 @@ fn the_oldest_member_inherits_the_room() {
 }
 
 #[test]
-fn whoever_is_kicked_loses_every_seat() {
+fn a_user_who_is_kicked_loses_every_session() {
     let mut hall = Hall::default();
     hall.join("ann", 1, "tea").unwrap();
     hall.join("bob", 2, "tea").unwrap();
     hall.join("bob", 3, "tea").unwrap();
     hall.act("tea", |room, out| room.kick(user("ann"), "bob", out))
         .unwrap();
-    assert_eq!(hall.cleared, [seat(2), seat(3)]);
+    assert_eq!(hall.cleared, [session(2), session(3)]);
     assert_eq!(hall.events("tea").last().unwrap()["reason"], "kicked");
     assert_eq!(
         hall.act("tea", |room, out| room.kick(user("ann"), "bob", out)),
@@ -256,7 +256,7 @@ fn closing_sends_everybody_out() {
     let mut out = Vec::new();
     hall.rooms.close(user("ann"), "tea", &mut out).unwrap();
     hall.apply(out);
-    assert_eq!(hall.cleared, [seat(1), seat(2), seat(3)]);
+    assert_eq!(hall.cleared, [session(1), session(2), session(3)]);
     assert_eq!(hall.topics(), Vec::<String>::new());
     assert!(hall.rooms.is_empty());
 }
@@ -421,7 +421,7 @@ fn a_room_of_ten_thousand() {
                 Tick::ZERO,
                 user(&name),
                 "hall",
-                seat(number),
+                session(number),
                 Entry::Member,
                 &mut out,
             )
@@ -433,7 +433,7 @@ fn a_room_of_ten_thousand() {
         let name = format!("user{number}");
         rooms
             .act("hall", &mut out, |room, out| {
-                room.leave(Tick::ZERO, &name, seat(number), out);
+                room.leave(Tick::ZERO, &name, session(number), out);
                 Ok(())
             })
             .unwrap();
@@ -459,23 +459,23 @@ fn lost_connections_hear_of_being_sent_out() {
     hall.join("bob", 39, "tea").unwrap();
     hall.act("tea", |room, out| room.kick(admin(), "bob", out))
         .unwrap();
-    let expected: Vec<_> = [39].into_iter().chain(24..39).map(seat).collect();
+    let expected: Vec<_> = [39].into_iter().chain(24..39).map(session).collect();
     assert_eq!(hall.cleared, expected);
     // Nobody has a place by coming back.
     let mut out = Vec::new();
-    let (seat, entry) = (seat(38), Entry::Kept);
+    let (session, entry) = (session(38), Entry::Kept);
     let back = hall
         .rooms
-        .join(Tick::ZERO, user("bob"), "tea", seat, entry, &mut out);
+        .join(Tick::ZERO, user("bob"), "tea", session, entry, &mut out);
     assert_eq!(back, Err(Refusal::NotMember));
     let nowhere = hall
         .rooms
-        .join(Tick::ZERO, user("bob"), "den", seat, entry, &mut out);
+        .join(Tick::ZERO, user("bob"), "den", session, entry, &mut out);
     assert_eq!(nowhere, Err(Refusal::Unknown));
     assert!(out.is_empty());
 }
 
-/// Whoever goes by itself may come back to the permanent room that it owns.
+/// A user who goes by itself may come back to the permanent room that it owns.
 #[test]
 fn who_loses_the_right_to_a_room_owns_it_no_more() {
     for (is_revoked, owner) in [(false, json!("ann")), (true, json!("bob"))] {
@@ -490,9 +490,9 @@ fn who_loses_the_right_to_a_room_owns_it_no_more() {
         hall.act("tea", |room, out| {
             room.change(admin(), Change::Owner("ann"), out)?;
             if is_revoked {
-                room.revoke(Tick::ZERO, "ann", seat(1), out);
+                room.revoke(Tick::ZERO, "ann", session(1), out);
             } else {
-                room.leave(Tick::ZERO, "ann", seat(1), out);
+                room.leave(Tick::ZERO, "ann", session(1), out);
             }
             Ok(())
         })

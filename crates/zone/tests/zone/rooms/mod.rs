@@ -10,7 +10,7 @@ mod work;
 
 use core::time::Duration;
 
-use crate::support::{Hall, admin, seat, user};
+use crate::support::{Hall, admin, session, user};
 use serde_json::{Map, Value, json};
 use stentor_session::Tick;
 use stentor_zone::{

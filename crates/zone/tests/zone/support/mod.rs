@@ -8,7 +8,7 @@ use serde_json::Value;
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::Zone;
 use stentor_zone::{
-    Actor, Effect, Entry, Refusal, Role, Room, RoomOptions, Rooms, RoomsOptions, Seat, topic,
+    Actor, Effect, Entry, Refusal, Role, Room, RoomOptions, Rooms, RoomsOptions, SessionId, topic,
 };
 
 pub(crate) const fn user(name: &str) -> Actor<'_> {
@@ -25,8 +25,8 @@ pub(crate) const fn admin() -> Actor<'static> {
     }
 }
 
-pub(crate) const fn seat(number: u64) -> Seat {
-    Seat(number)
+pub(crate) const fn session(number: u64) -> SessionId {
+    SessionId(number)
 }
 
 /// Applies every effect as a hub would.
@@ -37,8 +37,8 @@ pub(crate) struct Hall {
     pub(crate) retained: BTreeMap<String, Vec<u8>>,
     pub(crate) events: Vec<(String, Vec<u8>)>,
     pub(crate) said: Vec<(String, Vec<u8>)>,
-    pub(crate) cleared: Vec<Seat>,
-    pub(crate) recalled: Vec<(Seat, Vec<u8>, u64)>,
+    pub(crate) cleared: Vec<SessionId>,
+    pub(crate) recalled: Vec<(SessionId, Vec<u8>, u64)>,
 }
 
 impl Hall {
@@ -67,14 +67,14 @@ impl Hall {
                     self.events.push((topic, payload));
                 }
                 Effect::Publish { topic, payload, .. } => self.said.push((topic, payload)),
-                Effect::Clear { seat, .. } => self.cleared.push(seat),
+                Effect::Clear { session, .. } => self.cleared.push(session),
                 Effect::Recall {
-                    seat,
+                    session,
                     message,
                     age_millis,
                 } => self
                     .recalled
-                    .push((seat, message.payload().to_vec(), age_millis)),
+                    .push((session, message.payload().to_vec(), age_millis)),
             }
         }
     }
@@ -96,13 +96,13 @@ impl Hall {
     }
 
     pub(crate) fn join(&mut self, name: &str, number: u64, room: &str) -> Result<(), Refusal> {
-        let (seat, entry) = (seat(number), Entry::Member);
-        self.with(|rooms, now, out| rooms.join(now, user(name), room, seat, entry, out))
+        let (session, entry) = (session(number), Entry::Member);
+        self.with(|rooms, now, out| rooms.join(now, user(name), room, session, entry, out))
     }
 
     pub(crate) fn observe(&mut self, name: &str, number: u64, room: &str) -> Result<(), Refusal> {
-        let (seat, entry) = (seat(number), Entry::Observer);
-        self.with(|rooms, now, out| rooms.join(now, user(name), room, seat, entry, out))
+        let (session, entry) = (session(number), Entry::Observer);
+        self.with(|rooms, now, out| rooms.join(now, user(name), room, session, entry, out))
     }
 
     pub(crate) fn act<R>(
@@ -116,7 +116,7 @@ impl Hall {
     pub(crate) fn leave(&mut self, name: &str, number: u64, room: &str) {
         let now = self.now;
         let _ = self.act(room, |room, out| {
-            room.leave(now, name, seat(number), out);
+            room.leave(now, name, session(number), out);
             Ok(())
         });
     }
@@ -124,7 +124,7 @@ impl Hall {
     pub(crate) fn lost(&mut self, name: &str, number: u64, room: &str) {
         let now = self.now;
         let _ = self.act(room, |room, out| {
-            room.lost(now, name, seat(number), out);
+            room.lost(now, name, session(number), out);
             Ok(())
         });
     }
@@ -189,7 +189,7 @@ impl Hall {
     pub(crate) fn recalled(&mut self, number: u64) -> Vec<(String, u64)> {
         std::mem::take(&mut self.recalled)
             .into_iter()
-            .filter(|&(at, ..)| at == seat(number))
+            .filter(|&(at, ..)| at == session(number))
             .map(|(_, payload, age)| (String::from_utf8(payload).expect("text"), age))
             .collect()
     }

@@ -326,7 +326,7 @@ fn what_is_not_carried_is_listed() {
     );
 }
 
-/// A door that mosquitto kept shut is not opened.
+/// A listener that mosquitto kept shut is not opened.
 #[test]
 fn a_listener_that_would_let_in_more_is_listed_and_left_out() {
     const TLS: &str = "cafile /ca\ncertfile /c\nkeyfile /k\n";

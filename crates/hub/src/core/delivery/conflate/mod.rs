@@ -148,8 +148,8 @@ pub(crate) fn hold_back(
         return None;
     }
     if terms.stored && ask_again(context, session, topic) {
-        // What waits is newer than what was stored before the subscription: to a client that keeps
-        // up both go, in this order, and to another one the newer alone.
+        // The message that waits is newer than the one that was stored before the subscription: to
+        // a client that keeps up both go, in this order, and to another one the newer alone.
         let keeps_up = keeps_up(session, terms.qos, context.queue_bytes_max);
         return (!keeps_up).then_some(DeliveryResult::Taken);
     }
@@ -268,7 +268,7 @@ impl DeliveryContext<'_> {
         if let (Some(number), Some(held)) = (session.state.number(), held)
             && held.qos != QoS::AtMostOnce
         {
-            self.log.holds(number, held, self.standing);
+            self.log.holds(number, held, self.copy);
         }
     }
 

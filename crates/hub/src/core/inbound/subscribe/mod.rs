@@ -409,7 +409,7 @@ pub(crate) struct Entering<'a> {
     pub(crate) asked: Asked,
     /// What the rooms have answered.
     pub(crate) verdicts: &'a Verdicts,
-    /// What waits for its end.
+    /// The ticket of the packet that waits for its end.
     pub(crate) ticket: Ticket,
 }
 

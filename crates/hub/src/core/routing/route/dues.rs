@@ -64,7 +64,7 @@ pub(in crate::core) fn charge_senders(core: &mut Core) {
     let dues = core.routing.routes.dues.clients.drain(..);
     let items = dues
         .map(|(shard, session, visits)| (shard, ShardItem::ChargePublisher { session, visits }));
-    core.effects.lanes.extend(items);
+    core.effects.control_items.extend(items);
 }
 
 #[cfg(test)]

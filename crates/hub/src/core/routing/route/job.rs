@@ -439,7 +439,7 @@ pub(crate) fn release_sender(core: &mut Core, now: Tick, sender: Sender, visits:
         epoch,
         visits,
     };
-    core.effects.lanes.push((shard, item));
+    core.effects.control_items.push((shard, item));
 }
 
 /// The client whose bytes are being applied, or whose will is published, if these messages are
@@ -499,7 +499,7 @@ pub(in crate::core) fn hold_sender(core: &mut Core, sender: Sender) {
         hold_publisher(core, session, epoch);
     } else {
         let item = ShardItem::HoldPublisher { session, epoch };
-        core.effects.lanes.push((shard, item));
+        core.effects.control_items.push((shard, item));
     }
 }
 

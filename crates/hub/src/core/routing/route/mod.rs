@@ -208,7 +208,7 @@ impl Rules {
         self.settings.policy(topic).and_then(TopicPolicy::shape)
     }
 
-    /// Until when messages of a topic that come now may wait for others.
+    /// The time until which messages of a topic that come now may wait for others.
     #[inline]
     pub(crate) fn hold_until(&self, now: Tick, topic: &str) -> Option<Tick> {
         if !self.uses.delays {

@@ -2,7 +2,7 @@
 //!
 //! Every shard knows, for each shared subscription, how many members each shard has. The shard
 //! that took a message picks a shard by these numbers, that shard picks one of its members in
-//! turn. The numbers travel through the control lanes, which are emptied before bytes that were
+//! turn. The numbers travel through the control queues, which are emptied before bytes that were
 //! read later are applied; so a publish after a SUBACK is seen by the new member. How many of them
 //! travel in a turn is bounded: see [`tell`].
 
@@ -134,11 +134,11 @@ impl Share {
         };
         let live: u32 = counts().map(|(_, count)| count.live).sum();
         let away: u32 = counts().map(|(_, count)| count.away).sum();
-        let keeper = self.keeper().filter(|_| qos > QoS::AtMostOnce);
+        let queue_shard = self.queue_shard().filter(|_| qos > QoS::AtMostOnce);
         let (total, of): (u32, fn(&Count) -> u32) = match (live, away, qos) {
             (1.., _, _) => (live, |count| count.live),
             // The first member that comes gets it, not one that may never come back.
-            _ if keeper.is_some() => return keeper,
+            _ if queue_shard.is_some() => return queue_shard,
             (0, 1.., QoS::AtLeastOnce | QoS::ExactlyOnce) => (away, |count| count.away),
             _ => return None,
         };
@@ -299,7 +299,7 @@ pub(in crate::core) fn leave(core: &mut Core, slot: u32, session: u32, was_live:
             .is_some();
         core.routing.shares.left(session, slot);
         if is_queue {
-            core.routing.shares.count_keeper(false);
+            core.routing.shares.count_queue_session(false);
         }
         adjust(core, slot, Telling::Soon, |count| {
             count.keeps &= !is_queue;
@@ -334,10 +334,10 @@ fn adjust(core: &mut Core, slot: u32, telling: Telling, change: impl FnOnce(&mut
     let Some(share) = core.routing.shares.slots.get_mut(slot as usize) else {
         return;
     };
-    let had_keeper = share.keeper().is_some();
+    let had_queue = share.queue_shard().is_some();
     change(&mut share.counts[usize::from(core.place.shard.0)]);
-    let has_keeper = share.keeper().is_some();
-    core.routing.shares.count_queue(had_keeper, has_keeper);
+    let has_queue = share.queue_shard().is_some();
+    core.routing.shares.count_queue(had_queue, has_queue);
     tell::tell(core, slot, telling);
     core.routing.close_share_if_empty(slot);
 }
@@ -350,9 +350,9 @@ pub(in crate::core) fn count(core: &mut Core, name: &Arc<ShareName>, shard: Shar
     if let Some(share) = core.routing.shares.slots.get_mut(slot as usize)
         && let Some(count) = share.counts.get_mut(usize::from(shard.0))
     {
-        let had_keeper = count.keeps;
+        let had_queue = count.keeps;
         *count = its;
-        core.routing.shares.count_queue(had_keeper, its.keeps);
+        core.routing.shares.count_queue(had_queue, its.keeps);
     }
     let is_over = core.routing.close_share_if_empty(slot);
     core.turn.spend(if is_new || is_over {
@@ -382,12 +382,12 @@ fn pass_on(
     let Some(share) = slot.and_then(|slot| core.routing.shares.slots.get_mut(slot as usize)) else {
         return;
     };
-    let keeper = share.keeper();
-    let (shard, hops) = match (search.hops.checked_sub(1), keeper) {
+    let queue_shard = share.queue_shard();
+    let (shard, hops) = match (search.hops.checked_sub(1), queue_shard) {
         // Members have left again and again: the queue keeps it.
-        (None, Some(keeper)) if message.qos > QoS::AtMostOnce => {
+        (None, Some(queue_shard)) if message.qos > QoS::AtMostOnce => {
             search.refused = ShardSet::ALL;
-            (Some(keeper), Some(0))
+            (Some(queue_shard), Some(0))
         }
         (hops, _) => (share.next_shard(message.qos, search.refused), hops),
     };
@@ -430,7 +430,7 @@ pub(crate) fn deliver_here(
     else {
         return pass_on(core, now, name, message, search);
     };
-    let is_kept = message.qos > QoS::AtMostOnce && share.keeper().is_some();
+    let is_kept = message.qos > QoS::AtMostOnce && share.queue_shard().is_some();
     // What was kept before the start goes to members first, and none of it has yet.
     let waits = share.queue.is_some() && core.past.endings.are_held();
     let found = if !is_kept {

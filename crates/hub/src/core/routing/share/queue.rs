@@ -59,9 +59,9 @@ pub(super) struct Queue {
 
 impl Share {
     /// The shard that keeps what no member takes, if this is a queue. O(shards).
-    pub(super) fn keeper(&self) -> Option<ShardId> {
-        let keeper = self.counts.iter().position(|count| count.keeps)?;
-        u8::try_from(keeper).ok().map(ShardId)
+    pub(super) fn queue_shard(&self) -> Option<ShardId> {
+        let queue_shard = self.counts.iter().position(|count| count.keeps)?;
+        u8::try_from(queue_shard).ok().map(ShardId)
     }
 
     /// Members with a connection, on all shards. O(shards).
@@ -126,14 +126,14 @@ pub(crate) fn open_queue(core: &mut Core, slot: u32, key: SessionKey) {
             is_timed: false,
         });
         if before.is_none() {
-            core.routing.shares.count_keeper(true);
+            core.routing.shares.count_queue_session(true);
         }
         let Some(share) = core.routing.shares.slots.get_mut(slot as usize) else {
             return;
         };
-        let had_keeper = share.keeper().is_some();
+        let had_queue = share.queue_shard().is_some();
         share.counts[own].keeps = true;
-        core.routing.shares.count_queue(had_keeper, true);
+        core.routing.shares.count_queue(had_queue, true);
     }
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn is_queue(core: &Core, key: SessionKey, subscription: Subscription<
         .zip(subscription.share)
         .and_then(|(session, group)| shares.find(session.state.zone(), group, subscription.filter));
     let share = slot.and_then(|slot| shares.slots.get(slot as usize));
-    share.is_some_and(|share| share.keeper().is_some())
+    share.is_some_and(|share| share.queue_shard().is_some())
 }
 
 /// Whether a session is a member of a queue, and not that of the queue itself. O(its shared
@@ -160,7 +160,7 @@ pub(crate) fn is_queue_member(core: &Core, key: SessionKey) -> bool {
     let mut all = of_member
         .iter()
         .filter_map(|slot| shares.slots.get(*slot as usize));
-    all.any(|share| share.keeper().is_some())
+    all.any(|share| share.queue_shard().is_some())
 }
 
 /// A session has a connection, or has become a member: asks its queues, whatever it has in flight,
@@ -215,11 +215,11 @@ fn room_to_ask_for(core: &Core, key: SessionKey) -> Option<Charge> {
 /// Asks for up to this many messages and bytes, if the shared subscription is a queue.
 fn ask(core: &mut Core, now: Tick, slot: u32, room: Charge) {
     let share = core.routing.shares.slots.get(slot as usize);
-    let Some((share, keeper)) = share.and_then(|it| Some((it, it.keeper()?))) else {
+    let Some((share, queue_shard)) = share.and_then(|it| Some((it, it.queue_shard()?))) else {
         return;
     };
     let name = Arc::clone(&share.name);
-    if keeper == core.place.shard {
+    if queue_shard == core.place.shard {
         return queue_asked(core, now, &name, room);
     }
     let item = ShardItem::AskQueue {
@@ -228,7 +228,7 @@ fn ask(core: &mut Core, now: Tick, slot: u32, room: Charge) {
         messages: room.messages as u32,
         bytes: room.bytes,
     };
-    core.effects.lanes.push((keeper, item));
+    core.effects.control_items.push((queue_shard, item));
 }
 
 /// Members have room for some of what a queue of this shard has kept.
@@ -319,7 +319,7 @@ pub(crate) fn try_queue_again(core: &mut Core, now: Tick, key: SessionKey) {
                 shard if shard == own => queue_offered(core, now, &name),
                 shard => {
                     let item = ShardItem::OfferQueue(Arc::clone(&name));
-                    core.effects.lanes.push((shard, item));
+                    core.effects.control_items.push((shard, item));
                 }
             }
         }

@@ -112,7 +112,7 @@ impl Shares {
     }
 
     /// One of its members is what keeps messages of a queue, or leaves as that.
-    pub(super) const fn count_keeper(&mut self, is_one: bool) {
+    pub(super) const fn count_queue_session(&mut self, is_one: bool) {
         self.members = match is_one {
             true => self.members.saturating_sub(1),
             false => self.members + 1,

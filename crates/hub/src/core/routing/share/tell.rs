@@ -1,17 +1,17 @@
 //! What other shards hear of the members of shared subscriptions, and how much at a time.
 //!
-//! Each change of a number is a letter to every other shard, which opens all its letters before it
+//! Each change of a number is an item for every other shard, which applies all such items before it
 //! applies what it reads afterwards. It cannot leave some of them for later: a client that has seen
-//! a SUBACK may publish through any shard. So the shards that send these letters bound their
+//! a SUBACK may publish through any shard. So the shards that send these items bound their
 //! number. The receiver says how much work it takes in a turn, and each of the others has a part of
 //! that, its **room** ([`set_room`]).
 //!
 //! - A SUBSCRIBE for shared subscriptions waits while there is no room, as one with too many
 //!   filters does; nobody else waits for it. What has begun goes out at once, before the SUBACK.
 //! - All other changes wait in a queue while there is no room: members that leave, whose connection
-//!   ends, or who come back. A letter has all numbers of one shard and one shared subscription. So
-//!   each is in the queue once however often it changes, and the order of the letters does not
-//!   matter. Until a letter arrives, its receiver may send a message to a shard where no member is
+//!   ends, or who come back. An item has all numbers of one shard and one shared subscription. So
+//!   each is in the queue once however often it changes, and the order of the items does not
+//!   matter. Until an item arrives, its receiver may send a message to a shard where no member is
 //!   any more, and that one passes it on. A message of QoS 0 may not reach the only members if they
 //!   have just come back; one of a higher QoS does.
 
@@ -108,7 +108,7 @@ impl Routing {
 
 /// The turns of the other shards have room for changes of shared subscriptions that cost this
 /// many of their visits. Holds until the next call; without one there is no bound. Part of what
-/// waits goes out now, so [`upkeep::effects`] has something for the lanes.
+/// waits goes out now, so [`upkeep::effects`] has control items.
 pub(crate) fn set_room(core: &mut Core, visits: u32) {
     core.routing.shares.untold.room = visits;
     // The other half is for new members, who would otherwise wait for all of them.
@@ -158,7 +158,7 @@ pub(super) fn tell(core: &mut Core, slot: u32, telling: Telling) {
     core.routing.count_idle(slot);
 }
 
-/// Writes the letters, whether there is room or not.
+/// Writes the items, whether there is room or not.
 fn post_counts(core: &mut Core, slot: u32) {
     let Some(share) = core.routing.shares.slots.get(slot as usize) else {
         return;
@@ -172,7 +172,7 @@ fn post_counts(core: &mut Core, slot: u32) {
             away: count.away,
             keeps: count.keeps,
         };
-        core.effects.lanes.push((ShardId(shard), item));
+        core.effects.control_items.push((ShardId(shard), item));
     }
     let untold = &mut core.routing.shares.untold;
     // Without a bound it stays so.

@@ -45,7 +45,7 @@ pub(crate) use full::{
     may_begin, refusal, set_full, set_laden, tell_full, tell_needy, turn_over_full,
 };
 pub use owed::WRITTEN_BYTES_MAX;
-pub(crate) use owed::{Standing, body as body_of};
+pub(crate) use owed::{JournalCopy, body as body_of};
 pub(crate) use prior::message_of;
 pub use prior::{
     Owner, PriorDeliveries, PriorSession, PriorSubscription, Start, WrittenSession, prior_message,

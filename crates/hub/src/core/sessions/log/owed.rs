@@ -49,12 +49,12 @@ pub(super) struct Open {
     members: Vec<(u8, Arc<ShareName>)>,
     numbers: Vec<u32>,
     groups: Vec<Alike>,
-    standing: Standing,
+    copy: JournalCopy,
 }
 
 /// Whether the journal of this shard has a message that has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum JournalCopy {
     /// Perhaps: the log knows.
     Usual,
     /// It has.
@@ -114,7 +114,7 @@ impl Open {
             message: Arc::clone(message),
             shards: ShardSet::EMPTY,
             route: None,
-            standing: Standing::Usual,
+            copy: JournalCopy::Usual,
             members: Vec::new(),
             numbers: Vec::new(),
             groups: Vec::new(),
@@ -153,15 +153,15 @@ impl SessionLog {
         number: Number,
         delivery: &Delivery,
         share: Option<&Arc<ShareName>>,
-        standing: Standing,
+        copy: JournalCopy,
     ) {
-        self.owes_as(number, delivery, (share, false), standing);
+        self.owes_as(number, delivery, (share, false), copy);
     }
 
     /// A message is held back for a session from now on.
-    pub(crate) fn holds(&mut self, number: Number, delivery: &Delivery, standing: Standing) {
+    pub(crate) fn holds(&mut self, number: Number, delivery: &Delivery, copy: JournalCopy) {
         if self.takes_body(&delivery.message) {
-            self.owes_as(number, delivery, (None, true), standing);
+            self.owes_as(number, delivery, (None, true), copy);
         }
     }
 
@@ -181,10 +181,10 @@ impl SessionLog {
         }
     }
 
-    fn owes_as(&mut self, number: Number, delivery: &Delivery, how: How<'_>, standing: Standing) {
+    fn owes_as(&mut self, number: Number, delivery: &Delivery, how: How<'_>, copy: JournalCopy) {
         let open = self.open(&delivery.message);
-        if standing != Standing::Usual {
-            open.standing = standing;
+        if copy != JournalCopy::Usual {
+            open.copy = copy;
         }
         open.numbers.push(number.get());
         let end = open.numbers.len();
@@ -281,10 +281,10 @@ impl SessionLog {
             // It is in this batch.
             return true;
         };
-        match open.standing {
+        match open.copy {
             _ if self.round.has(from == self.shard, name) => true,
-            Standing::There => true,
-            Standing::Usual if self.bequests.are_there() => true,
+            JournalCopy::There => true,
+            JournalCopy::Usual if self.bequests.are_there() => true,
             _ => self.ways.has_body(from, &open.message),
         }
     }

@@ -53,8 +53,8 @@ enum Stage {
     Subscriptions(usize),
     /// The first of these parts of what is held back, and how many there are.
     Held(usize, usize),
-    /// What waits and has a number from the first of these on. What has the other one, or a higher
-    /// one, has come since, and the base has it.
+    /// Messages that wait, with numbers from the first of these on. Messages with the other number,
+    /// or a higher one, have come since, and the base has them.
     Waiting(u64, u64),
     /// The base. What has a number from this one on is not in the parts.
     Base(u64),

@@ -345,7 +345,7 @@ impl PriorSubscription {
             interval: self.interval,
         };
         if let Some(group) = share {
-            // The doors open when other shards know of it.
+            // Clients are let in when other shards know of it.
             share::join(core, key, zone, group, filter, &grant, Telling::Soon);
             if let Some(slot) = core.routing.shares.find(zone, group, filter) {
                 open_queue(core, slot, key);

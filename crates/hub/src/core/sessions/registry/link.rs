@@ -12,8 +12,8 @@ use crate::core::delivery::snapshot::Snapshots;
 use crate::core::ids::LinkId;
 use crate::core::inbound::subscribe::Element;
 use crate::core::sessions::authenticate::Method;
-use crate::core::sessions::purse::Purse;
-use crate::core::sessions::quota::{Meter, Seat};
+use crate::core::sessions::command_rate::CommandRate;
+use crate::core::sessions::quota::{ConnectionQuota, Meter};
 use crate::core::sessions::state::Absence;
 use crate::core::sessions::tally::{PauseCause, Tallies};
 use crate::core::work::Debt;
@@ -103,11 +103,11 @@ pub(crate) struct Extras {
     /// What it owes for work that is beyond its due.
     pub(crate) debt: Debt,
     /// What it owes for commands about rooms, where it has given any.
-    pub(crate) purse: Option<Purse>,
+    pub(crate) command_rate: Option<CommandRate>,
     /// Whether it takes no reason strings [MQTT-3.1.2-29].
     pub(crate) terse: bool,
     /// Its places among the connections of its user and zone, where those are counted.
-    pub(crate) seat: Seat,
+    pub(crate) quota: ConnectionQuota,
     /// Whether `Outbox::pumps` has it.
     pub(crate) is_pumped_later: bool,
     /// Whether it is about to be closed: see `lifecycle::give_up`.
@@ -170,7 +170,7 @@ pub(crate) struct Away {
     pub(crate) since_ms: u64,
     /// Retained messages that it did not get before its connection ended.
     pub(crate) snapshots: Option<Box<Snapshots>>,
-    /// What waits for it under policy `conflate`, and the rates of its subscriptions.
+    /// The messages that wait for it under policy `conflate`, and the rates of its subscriptions.
     pub(crate) conflating: Option<Box<Conflating>>,
     /// What few have left. Apart, so that an absent session takes no more than one that is there.
     pub(crate) left: Option<Box<Left>>,
@@ -256,9 +256,9 @@ impl Live {
 
     /// Gives a new connection its places, and what the one before it owed: whoever connects again
     /// and again pays all the same.
-    pub(crate) fn take_on(&mut self, now: Tick, seat: Seat, debt: Debt) {
-        if !seat.is_empty() {
-            self.extras().seat = seat;
+    pub(crate) fn take_on(&mut self, now: Tick, quota: ConnectionQuota, debt: Debt) {
+        if !quota.is_empty() {
+            self.extras().quota = quota;
         }
         if debt.is_owed(now) {
             self.extras().debt = debt;
@@ -280,17 +280,21 @@ impl Live {
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.extras.as_ref().is_some_and(|extras| {
-            extras.held > 0 || extras.purse.as_ref().is_some_and(Purse::is_full)
+            extras.held > 0
+                || extras
+                    .command_rate
+                    .as_ref()
+                    .is_some_and(CommandRate::is_full)
         })
     }
 
-    /// Until when nothing is taken from the client, because it publishes faster than it may, or has
-    /// given commands about rooms or caused work that is not paid for.
+    /// The time until which nothing is taken from the client, because it publishes faster than it
+    /// may, or has given commands about rooms or caused work that is not paid for.
     #[inline]
     pub(crate) fn paused_until(&self, now: Tick) -> Option<(Tick, PauseCause)> {
         let extras = self.extras.as_ref()?;
         let published = extras.meter.as_ref().map(Meter::paid_at);
-        let commanded = extras.purse.as_ref().map(Purse::paid_at);
+        let commanded = extras.command_rate.as_ref().map(CommandRate::paid_at);
         let mut until = (extras.debt.paid_at(), PauseCause::Work);
         let commanded = commanded.map(|at| (at, PauseCause::RoomCommands));
         for other in published.into_iter().chain(commanded) {

@@ -12,7 +12,7 @@ use crate::core::delivery::snapshot::Snapshots;
 use crate::core::inbound::subscribe::Element;
 use crate::core::memory::Account;
 use crate::core::sessions::log::SessionLog;
-use crate::core::sessions::quota::{Meter, Seat};
+use crate::core::sessions::quota::{ConnectionQuota, Meter};
 use crate::core::sessions::state::{Legacy, SessionState};
 use crate::core::sessions::tally::Tallies;
 use crate::core::settings::Settings;
@@ -127,7 +127,7 @@ impl Session {
     }
 
     /// Counts the connection where the session's identity says from now on.
-    pub(crate) fn keep_seat(&mut self) {
+    pub(crate) fn keep_quota(&mut self) {
         let needs = self.state.identity().rights.needs();
         let Link::Live(live) = &mut self.link else {
             return;
@@ -136,10 +136,10 @@ impl Session {
         let claim = live
             .extras
             .as_mut()
-            .and_then(|extras| extras.seat.stand_up());
-        let seat = Seat::keep(&needs, claim);
-        if !seat.is_empty() {
-            live.extras().seat = seat;
+            .and_then(|extras| extras.quota.give_up_claim());
+        let quota = ConnectionQuota::keep(&needs, claim);
+        if !quota.is_empty() {
+            live.extras().quota = quota;
         }
     }
 

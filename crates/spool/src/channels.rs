@@ -47,7 +47,7 @@ pub(crate) enum Read {
 /// Requests for one thread.
 pub(crate) struct Queue<T> {
     waiting: Mutex<VecDeque<T>>,
-    bell: Condvar,
+    not_empty: Condvar,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -58,7 +58,7 @@ impl<T> Queue<T> {
     fn new() -> Self {
         Self {
             waiting: Mutex::default(),
-            bell: Condvar::new(),
+            not_empty: Condvar::new(),
         }
     }
 
@@ -76,7 +76,7 @@ impl<T> Queue<T> {
         waiting.append(&mut requests);
         drop(waiting);
         if was_empty {
-            self.bell.notify_one();
+            self.not_empty.notify_one();
         }
     }
 
@@ -84,7 +84,7 @@ impl<T> Queue<T> {
     pub(crate) fn wait(&self, timeout: Duration) -> VecDeque<T> {
         let mut waiting = lock(&self.waiting);
         if waiting.is_empty() {
-            let waited = self.bell.wait_timeout(waiting, timeout);
+            let waited = self.not_empty.wait_timeout(waiting, timeout);
             waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         std::mem::take(&mut *waiting)
@@ -99,7 +99,7 @@ struct Inbox {
 }
 
 /// Nobody holds two of its locks at once, nor one for longer than a push takes.
-pub(crate) struct Lanes {
+pub(crate) struct Channels {
     pub(crate) writes: Queue<Write>,
     pub(crate) reads: Queue<Read>,
     inboxes: Vec<Inbox>,
@@ -112,7 +112,7 @@ pub(crate) struct Lanes {
     trouble: Mutex<Option<String>>,
 }
 
-impl Lanes {
+impl Channels {
     pub(crate) fn new(shards: u16) -> Self {
         let inbox = |_| Inbox {
             replies: Mutex::default(),
@@ -170,21 +170,21 @@ impl Lanes {
 
 /// A shard's side of the spool. No call waits for the disk.
 #[derive(Clone)]
-pub struct Lane {
-    lanes: Arc<Lanes>,
+pub struct SpoolHandle {
+    channels: Arc<Channels>,
     shard: u16,
 }
 
-impl Lane {
-    pub(crate) const fn new(lanes: Arc<Lanes>, shard: u16) -> Self {
-        Self { lanes, shard }
+impl SpoolHandle {
+    pub(crate) const fn new(channels: Arc<Channels>, shard: u16) -> Self {
+        Self { channels, shard }
     }
 
     /// Begins requests that are handed over together.
     #[must_use]
     pub fn batch(&self) -> Batch<'_> {
         Batch {
-            lane: self,
+            handle: self,
             writes: VecDeque::new(),
             reads: VecDeque::new(),
         }
@@ -193,14 +193,14 @@ impl Lane {
     /// Whether there is something for the shard.
     #[must_use]
     pub fn has_replies(&self) -> bool {
-        let inbox = self.lanes.inboxes.get(usize::from(self.shard));
+        let inbox = self.channels.inboxes.get(usize::from(self.shard));
         inbox.is_some_and(|inbox| inbox.is_filled.load(Ordering::Acquire))
     }
 
     /// What there is for the shard. Costs one read of memory while there is nothing.
     #[must_use]
     pub fn replies(&self) -> VecDeque<Reply> {
-        match self.lanes.inboxes.get(usize::from(self.shard)) {
+        match self.channels.inboxes.get(usize::from(self.shard)) {
             Some(inbox) if inbox.is_filled.load(Ordering::Relaxed) => {
                 inbox.is_filled.swap(false, Ordering::Acquire);
                 std::mem::take(&mut *lock(&inbox.replies))
@@ -212,29 +212,29 @@ impl Lane {
     /// Bytes of chunks of the shard that the disk does not have yet.
     #[must_use]
     pub fn under_way(&self) -> usize {
-        let inbox = self.lanes.inboxes.get(usize::from(self.shard));
+        let inbox = self.channels.inboxes.get(usize::from(self.shard));
         inbox.map_or(0, |inbox| inbox.under_way.load(Ordering::Relaxed))
     }
 
     /// Bytes that files may have more than they have, and than is on its way there.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
-        let all = self.lanes.inboxes.iter();
+        let all = self.channels.inboxes.iter();
         let under_way = all.map(|it| it.under_way.load(Ordering::Relaxed) as u64);
-        let free = self.lanes.free.load(Ordering::Relaxed);
+        let free = self.channels.free.load(Ordering::Relaxed);
         free.saturating_sub(under_way.sum())
     }
 
     /// Whether chunks are refused.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        self.lanes.is_refused()
+        self.channels.is_refused()
     }
 }
 
 /// Requests of a shard, which are handed over when this is dropped: each thread is woken once.
 pub struct Batch<'l> {
-    lane: &'l Lane,
+    handle: &'l SpoolHandle,
     writes: VecDeque<Write>,
     reads: VecDeque<Read>,
 }
@@ -242,8 +242,8 @@ pub struct Batch<'l> {
 impl Batch<'_> {
     /// Has a chunk kept: at most 1 MiB. [`Reply::Sealed`] follows.
     pub fn seal(&mut self, owner: Owner, chunk: Vec<u8>) {
-        let shard = self.lane.shard;
-        if let Some(inbox) = self.lane.lanes.inboxes.get(usize::from(shard)) {
+        let shard = self.handle.shard;
+        if let Some(inbox) = self.handle.channels.inboxes.get(usize::from(shard)) {
             inbox.under_way.fetch_add(chunk.len(), Ordering::Relaxed);
         }
         self.writes.push_back(Write::Seal(shard, owner, chunk));
@@ -252,7 +252,7 @@ impl Batch<'_> {
     /// Has a chunk read. [`Reply::Fetched`] follows.
     pub fn fetch(&mut self, owner: Owner, place: Place) {
         self.reads
-            .push_back(Read::Fetch(self.lane.shard, owner, place));
+            .push_back(Read::Fetch(self.handle.shard, owner, place));
     }
 
     /// Nobody needs a chunk any more.
@@ -263,15 +263,15 @@ impl Batch<'_> {
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        let lanes = &self.lane.lanes;
-        lanes.writes.push_all(std::mem::take(&mut self.writes));
-        lanes.reads.push_all(std::mem::take(&mut self.reads));
+        let channels = &self.handle.channels;
+        channels.writes.push_all(std::mem::take(&mut self.writes));
+        channels.reads.push_all(std::mem::take(&mut self.reads));
     }
 }
 
 /// How the spool is doing, from any thread.
 #[derive(Clone)]
-pub struct Monitor(pub(crate) Arc<Lanes>);
+pub struct Monitor(pub(crate) Arc<Channels>);
 
 impl Monitor {
     /// Bytes of all files.

@@ -203,7 +203,7 @@ fn a_command_of_mqtt_is_told_of_the_call_protocol() {
     }
 }
 
-/// Whoever comes with MQTT reads what the port is for, and so does the operator.
+/// A client that comes with MQTT reads what the port is for, and so does the operator.
 #[test]
 fn a_client_of_mqtt_is_told_that_the_port_is_for_calls() {
     let calls = Calls::start(&[]);

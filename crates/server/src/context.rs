@@ -18,10 +18,10 @@ use crate::call::CallQueue;
 use crate::clock::Clock;
 use crate::http::Visitors;
 use crate::inbox::{Slot, Tickets};
-use crate::mesh::{Gauges, Lane};
+use crate::mesh::{ControlQueue, Gauges};
 use crate::retained::TopicBounds;
 use crate::sessions::Journals;
-use crate::shard::{Incoming, Letter};
+use crate::shard::{Incoming, ShardCommand};
 use crate::survey::Surveys;
 use crate::telemetry::Journal;
 use crate::tenants::Tenants;
@@ -29,7 +29,7 @@ use crate::trace::Traces;
 use crate::warden::Alarm;
 
 /// Made once at the start, before the shards leave the main thread's descriptor table.
-pub(crate) struct Backplane {
+pub(crate) struct ServerContext {
     /// The clock that every `Tick` comes from.
     pub(crate) clock: Clock,
     /// The hash that decides homes and interest.
@@ -92,15 +92,15 @@ impl Capacity {
 
 /// The ways to one shard.
 pub(crate) struct Way {
-    /// For letters.
-    pub(crate) lane: Lane<Letter>,
+    /// For commands.
+    pub(crate) control_queue: ControlQueue<ShardCommand>,
     /// For descriptors.
     pub(crate) slot: Slot,
     /// How many connections it holds.
     pub(crate) load: AtomicUsize,
 }
 
-impl Backplane {
+impl ServerContext {
     /// How many shards there are.
     pub(crate) fn shard_count(&self) -> u8 {
         // At most `SHARDS_MAX`.
@@ -118,7 +118,8 @@ impl Backplane {
             .unwrap_or_else(PoisonError::into_inner)
             .deal();
         let way = self.shards.get(shard).ok_or(Errno::EINVAL)?;
-        way.lane.push(Letter::Incoming(ticket, incoming));
+        way.control_queue
+            .push(ShardCommand::Incoming(ticket, incoming));
         way.slot.send_waiting(ticket, fd)
     }
 
@@ -131,21 +132,21 @@ impl Backplane {
         name.unwrap_or_else(|| zone.get().to_string())
     }
 
-    /// Puts a letter into a shard's lane.
-    pub(crate) fn post(&self, shard: usize, letter: Letter) {
-        self.post_heavy(shard, letter, 0);
+    /// Puts a command into a shard's control queue.
+    pub(crate) fn post(&self, shard: usize, command: ShardCommand) {
+        self.post_heavy(shard, command, 0);
     }
 
     /// Gives a shard what another one's hub tells its hub.
     pub(crate) fn post_item(&self, to: ShardId, item: ShardItem) {
         let visits = item.visits();
-        self.post_heavy(usize::from(to.0), Letter::Hub(item.into()), visits);
+        self.post_heavy(usize::from(to.0), ShardCommand::Hub(item.into()), visits);
     }
 
-    /// The same of a letter that costs the shard this many visits.
-    fn post_heavy(&self, shard: usize, letter: Letter, visits: u32) {
+    /// The same of a command that costs the shard this many visits.
+    fn post_heavy(&self, shard: usize, command: ShardCommand, visits: u32) {
         match self.shards.get(shard) {
-            Some(way) => way.lane.push_heavy(letter, visits),
+            Some(way) => way.control_queue.push_heavy(command, visits),
             None => debug_assert!(false, "there is no shard {shard}"),
         }
     }

@@ -8,19 +8,19 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// A shard's bell: an event descriptor in its poll, rung only while the shard sleeps.
+/// A shard's waker: an event descriptor in its poll, written to only while the shard sleeps.
 ///
 /// Lost wake-ups are ruled out by the usual pair of fences: the sleeper says that it sleeps and
-/// then looks whether there is work; the ringer leaves work and then looks whether the other
+/// then looks whether there is work; the other thread leaves work and then looks whether the first
 /// sleeps. At least one of them sees the other.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct Waker {
     event: EventFd,
     sleeping: AtomicBool,
 }
 
-impl Bell {
-    /// A bell that nobody listens to yet.
+impl Waker {
+    /// A waker that nobody listens to yet.
     ///
     /// # Errors
     /// When no descriptors are left.
@@ -33,7 +33,7 @@ impl Bell {
         })
     }
 
-    /// Lets a poll wake up when the bell is rung. Each ring is an event of its own, so nobody has
+    /// Lets a poll wake up when the waker is used. Each use is an event of its own, so nobody has
     /// to read the descriptor.
     ///
     /// # Errors
@@ -44,10 +44,10 @@ impl Bell {
 
     /// Wakes the shard if it sleeps. What it is to find must have been left before.
     #[inline]
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed) {
-            // A full counter means that it was rung already.
+            // A full counter means that the poll wakes up already.
             let _ = self.event.write(1);
         }
     }
@@ -71,13 +71,13 @@ impl Bell {
     }
 }
 
-impl AsRawFd for Bell {
+impl AsRawFd for Waker {
     fn as_raw_fd(&self) -> RawFd {
         self.event.as_fd().as_raw_fd()
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

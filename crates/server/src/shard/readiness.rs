@@ -9,7 +9,7 @@ use super::Shard;
 use crate::sessions::{Gate, Heritage, Prior, Recorder};
 
 /// Whether connections are accepted.
-pub(super) enum Doors {
+pub(super) enum Readiness {
     /// No: this shard is not ready.
     Closed(Arc<Gate>),
     /// No: others are not ready.
@@ -17,7 +17,7 @@ pub(super) enum Doors {
     Open(Heard),
 }
 
-/// Whether all has come that other shards have said before the doors opened.
+/// Whether all has come that other shards have said before clients were let in.
 pub(super) enum Heard {
     /// Not yet.
     Part,
@@ -26,18 +26,18 @@ pub(super) enum Heard {
     All,
 }
 
-impl Doors {
-    pub(super) const fn are_open(&self) -> bool {
+impl Readiness {
+    pub(super) const fn is_open(&self) -> bool {
         matches!(self, Self::Open(_))
     }
 
     /// Whether this shard waits for others.
-    pub(super) const fn wait(&self) -> bool {
+    pub(super) const fn waits_for_others(&self) -> bool {
         matches!(self, Self::Waiting(_))
     }
 
     /// Whether a round of the mesh is needed.
-    pub(super) const fn hear(&self) -> bool {
+    pub(super) const fn needs_round(&self) -> bool {
         matches!(self, Self::Open(Heard::Part | Heard::Soon))
     }
 
@@ -59,7 +59,7 @@ impl Doors {
 }
 
 /// Without a heritage, there is nothing to wait for.
-pub(super) fn inherit(heritage: Option<Heritage>) -> (Option<Recorder>, Prior, Doors) {
+pub(super) fn inherit(heritage: Option<Heritage>) -> (Option<Recorder>, Prior, Readiness) {
     match heritage {
         Some(Heritage {
             writer,
@@ -69,27 +69,27 @@ pub(super) fn inherit(heritage: Option<Heritage>) -> (Option<Recorder>, Prior, D
             gate,
         }) => {
             let recorder = Recorder::new(writer, syncs_first, Some(spooling));
-            (Some(recorder), prior, Doors::Closed(gate))
+            (Some(recorder), prior, Readiness::Closed(gate))
         }
-        None => (None, Prior::default(), Doors::Open(Heard::All)),
+        None => (None, Prior::default(), Readiness::Open(Heard::All)),
     }
 }
 
 impl Shard {
     /// Lets clients in as soon as all shards are ready.
-    pub(super) fn open_doors(&mut self) {
-        if let Doors::Closed(gate) = &self.doors
+    pub(super) fn open_when_ready(&mut self) {
+        if let Readiness::Closed(gate) = &self.readiness
             && !has_untold_shares(&self.hub)
             && self.hub.effects().mesh.is_empty()
             && !self.mesh.has_overflow()
         {
             gate.arrive();
-            self.doors = Doors::Waiting(Arc::clone(gate));
+            self.readiness = Readiness::Waiting(Arc::clone(gate));
         }
-        if let Doors::Waiting(gate) = &self.doors
+        if let Readiness::Waiting(gate) = &self.readiness
             && gate.is_open()
         {
-            self.doors = Doors::Open(Heard::Part);
+            self.readiness = Readiness::Open(Heard::Part);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the face asks the server.
+//! What the HTTP server asks the server that it belongs to.
 
 use std::fmt;
 use std::io;
@@ -17,9 +17,9 @@ use stentor_control::{Failure, Verb};
 use crate::soon::Reply;
 use crate::stream::Held;
 
-/// The server, as the HTTP face knows it. Its methods may block, except those that let
-/// somebody in: the face calls them on threads that are there for it, a few at a time.
-pub trait Office: Send + Sync + 'static {
+/// The messaging server, as the HTTP server knows it. Its methods may block, except those that let
+/// somebody in: the HTTP server calls them on threads that are there for it, a few at a time.
+pub trait Backend: Send + Sync + 'static {
     /// Whether the process works. It asks no database.
     fn health(&self) -> Report;
 
@@ -43,7 +43,7 @@ pub trait Office: Send + Sync + 'static {
     );
 
     /// Asks whether a password is right, and begins a session. `then` is called as by
-    /// [`Office::admit`]. The caller keeps what is returned while it waits for the answer.
+    /// [`Backend::admit`]. The caller keeps what is returned while it waits for the answer.
     fn log_in(
         &self,
         login: Login,
@@ -51,7 +51,7 @@ pub trait Office: Send + Sync + 'static {
         then: Box<dyn FnOnce(Begun) + Send>,
     ) -> Box<dyn Send>;
 
-    /// Asks whether a password is right, as [`Office::log_in`] does, and begins nothing.
+    /// Asks whether a password is right, as [`Backend::log_in`] does, and begins nothing.
     fn prove(
         &self,
         login: Login,
@@ -96,7 +96,7 @@ pub trait Office: Send + Sync + 'static {
     ///
     /// # Errors
     /// When there is no descriptor left.
-    fn bell(&self) -> io::Result<OwnedFd>;
+    fn reply_event(&self) -> io::Result<OwnedFd>;
 
     /// Gives the replies that are there. It asks nobody.
     fn give_replies(&self);
@@ -206,8 +206,8 @@ pub trait Caller: Send + Sync {
     /// When the password cannot be one, or the user's password is not the server's to change.
     fn set_password(&self, new: &str) -> Result<(), Failure>;
 
-    /// Begins to publish a message, as [`Verb::Publish`] does. It goes on with [`Office::go_on`],
-    /// and [`Office::give_replies`] gives the reply. It asks nobody, so it returns at once.
+    /// Begins to publish a message, as [`Verb::Publish`] does. It goes on with [`Backend::go_on`],
+    /// and [`Backend::give_replies`] gives the reply. It asks nobody, so it returns at once.
     ///
     /// # Errors
     /// When that takes something that may block, or the message is refused: nothing was done, and

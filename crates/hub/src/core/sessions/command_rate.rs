@@ -28,7 +28,7 @@ const SHARE: u32 = 4;
 
 /// What one connection owes for commands.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Purse {
+pub(crate) struct CommandRate {
     /// When everything is paid for.
     paid: Tick,
     /// Commands that have not been charged yet.
@@ -37,9 +37,9 @@ pub(crate) struct Purse {
     is_last: bool,
 }
 
-impl Purse {
+impl CommandRate {
     /// A command has kept its home busy for so long.
-    fn settle(&mut self, now: Tick, work: Duration) {
+    fn charge(&mut self, now: Tick, work: Duration) {
         self.under_way = self.under_way.saturating_sub(1);
         let paid = self.paid.max(now).after(work.saturating_mul(SHARE));
         self.paid = paid.min(now.after(PAUSE_MAX));
@@ -67,28 +67,28 @@ impl Purse {
 pub(crate) fn begin_command(core: &mut Core, key: SessionKey) {
     let session = core.sessions.get_mut(key);
     if let Some(live) = session.and_then(|session| session.live_mut()) {
-        live.extras().purse.get_or_insert_default().under_way += 1;
+        live.extras().command_rate.get_or_insert_default().under_way += 1;
     }
 }
 
 /// The home of a session's zone has been busy for so long with a command of it.
-pub(crate) fn charged(core: &mut Core, now: Tick, key: SessionKey, work: Duration) {
+pub(crate) fn charge(core: &mut Core, now: Tick, key: SessionKey, work: Duration) {
     let session = core.sessions.get_mut(key);
     let Some(live) = session.and_then(|session| session.live_mut()) else {
         return;
     };
     let link = live.link;
     // A connection that was not there when the command was given owes nothing.
-    let purse = live
+    let command_rate = live
         .extras
         .as_mut()
-        .and_then(|extras| extras.purse.as_mut());
-    let Some(purse) = purse else {
+        .and_then(|extras| extras.command_rate.as_mut());
+    let Some(command_rate) = command_rate else {
         return;
     };
-    let was_full = purse.is_full();
-    purse.settle(now, work);
-    if was_full && !purse.is_full() {
+    let was_full = command_rate.is_full();
+    command_rate.charge(now, work);
+    if was_full && !command_rate.is_full() {
         live.last_seen = now;
         core.effects.resumed.push(link);
     }
@@ -103,7 +103,7 @@ pub(crate) fn read_last(core: &mut Core, zone: Zone, client_id: &str, is_last: b
     if let Some(live) = session.and_then(|session| session.live_mut())
         && (is_last || live.extras.is_some())
     {
-        live.extras().purse.get_or_insert_default().is_last = is_last;
+        live.extras().command_rate.get_or_insert_default().is_last = is_last;
     }
 }
 
@@ -114,22 +114,25 @@ mod tests {
     #[test]
     fn a_few_commands_are_under_way_and_a_little_is_owed() {
         let now = Tick::from_secs(100);
-        let mut purse = Purse::default();
-        while !purse.is_full() {
-            purse.under_way += 1;
+        let mut command_rate = CommandRate::default();
+        while !command_rate.is_full() {
+            command_rate.under_way += 1;
         }
-        assert_eq!(purse.under_way, 5);
-        purse.settle(now, Duration::from_millis(32));
-        assert!(!purse.is_full() && purse.paid_at() <= now, "it is little");
-        purse.settle(now, Duration::from_millis(8));
-        assert_eq!(purse.paid_at().since(now), Duration::from_millis(29));
+        assert_eq!(command_rate.under_way, 5);
+        command_rate.charge(now, Duration::from_millis(32));
+        assert!(
+            !command_rate.is_full() && command_rate.paid_at() <= now,
+            "it is little"
+        );
+        command_rate.charge(now, Duration::from_millis(8));
+        assert_eq!(command_rate.paid_at().since(now), Duration::from_millis(29));
         // A pause that ends as late as a timer rings takes no time from its share.
-        let later = purse.paid_at().after(CREDIT);
-        purse.settle(later, Duration::from_millis(1));
-        assert_eq!(purse.paid.since(now), Duration::from_millis(164));
+        let later = command_rate.paid_at().after(CREDIT);
+        command_rate.charge(later, Duration::from_millis(1));
+        assert_eq!(command_rate.paid.since(now), Duration::from_millis(164));
         // A session that has given no commands has saved nothing.
         let later = Tick::from_secs(200);
-        purse.settle(later, Duration::from_secs(1_000));
-        assert_eq!(purse.paid.since(later), PAUSE_MAX);
+        command_rate.charge(later, Duration::from_secs(1_000));
+        assert_eq!(command_rate.paid.since(later), PAUSE_MAX);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use mio::unix::SourceFd;
 
 use super::Shard;
-use super::letter::{Arrived, Incoming, Letter, Purpose, Traveller};
+use super::command::{Arrived, Handover, Incoming, Purpose, ShardCommand};
 use super::link::{Entrance, Link, Phase};
 use crate::inbox::Received;
 use crate::telemetry::Entry;
@@ -14,8 +14,8 @@ use crate::telemetry::Entry;
 impl Shard {
     /// Whether a shard has descriptors for another connection.
     pub(super) fn has_room(&self, shard: usize) -> bool {
-        let load = self.backplane.shards[shard].load.load(Ordering::Relaxed);
-        load < self.backplane.capacity.connections
+        let load = self.context.shards[shard].load.load(Ordering::Relaxed);
+        load < self.context.capacity.connections
     }
 
     /// Sends a connection to its home. It is this shard's no longer.
@@ -23,7 +23,7 @@ impl Shard {
         let Some(link) = self.take_out(index) else {
             return;
         };
-        self.backplane.shards[self.id]
+        self.context.shards[self.id]
             .load
             .fetch_sub(1, Ordering::Relaxed);
         // It stays open on its way, so closing this table's copy would not take it out of the
@@ -38,7 +38,7 @@ impl Shard {
             debug_assert!(false, "a link is always registered");
         }
         let ticket = self.tickets.deal();
-        let traveller = Traveller {
+        let handover = Handover {
             transport: link.transport,
             unread: link.tail.into(),
             peer: link.peer,
@@ -46,9 +46,9 @@ impl Shard {
             permit: link.permit,
             purpose,
         };
-        let incoming = Incoming::Connection(Box::new(traveller));
-        self.backplane
-            .post(home, Letter::Incoming(ticket, incoming));
+        let incoming = Incoming::Connection(Box::new(handover));
+        self.context
+            .post(home, ShardCommand::Incoming(ticket, incoming));
         self.outbox.queue(home, ticket, link.fd);
     }
 
@@ -64,8 +64,8 @@ impl Shard {
             self.figures.refused += lost;
             let what = "connections were closed on their way to another shard: no file \
                         descriptor is left there";
-            self.backplane.journal.note(Entry::Shed { what });
-            self.backplane.journal.wake();
+            self.context.journal.note(Entry::Shed { what });
+            self.context.journal.wake();
         }
         for (incoming, fd) in arrived {
             self.take_in(incoming, fd);
@@ -78,26 +78,26 @@ impl Shard {
             Incoming::Listener(port) => {
                 if self.listen(port, fd).is_err() {
                     let what = "a new listener could not be watched";
-                    self.backplane.journal.note(Entry::Shed { what });
+                    self.context.journal.note(Entry::Shed { what });
                 }
             }
-            Incoming::Connection(traveller) => self.take_in_connection(*traveller, fd),
+            Incoming::Connection(handover) => self.take_in_connection(*handover, fd),
         }
     }
 
-    fn take_in_connection(&mut self, traveller: Traveller, fd: OwnedFd) {
-        if self.links.len() >= self.backplane.capacity.total() {
+    fn take_in_connection(&mut self, handover: Handover, fd: OwnedFd) {
+        if self.links.len() >= self.context.capacity.total() {
             self.figures.refused += 1;
             return;
         }
-        let Traveller {
+        let Handover {
             transport,
             unread,
             peer,
             port,
             permit,
             purpose,
-        } = traveller;
+        } = handover;
         let entrance = match purpose {
             Purpose::Connect(..) => Entrance::Login,
             Purpose::Administrate(zone) => Entrance::Administrator(zone),

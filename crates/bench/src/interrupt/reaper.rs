@@ -12,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::unistd::Pid;
 
-/// The keeper, with the pipe that it reads. Nobody else inherits that: it ends with this process.
-static KEEPER: Mutex<Option<Child>> = Mutex::new(None);
+/// The reaper, with the pipe that it reads. Nobody else inherits that: it ends with this process.
+static REAPER: Mutex<Option<Child>> = Mutex::new(None);
 
 /// What has become of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +31,13 @@ pub(super) fn start() {
         return;
     };
     let mut command = Command::new(program);
-    command.arg("keeper").stdin(Stdio::piped());
+    command.arg("reaper").stdin(Stdio::piped());
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    *keeper() = command.spawn().ok();
+    *reaper() = command.spawn().ok();
 }
 
-fn keeper() -> MutexGuard<'static, Option<Child>> {
-    KEEPER.lock().unwrap_or_else(PoisonError::into_inner)
+fn reaper() -> MutexGuard<'static, Option<Child>> {
+    REAPER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Tells it of a server.
@@ -59,18 +59,18 @@ pub(super) fn tell_folder(folder: &Path) {
 }
 
 fn write(line: &str) {
-    let mut keeper = keeper();
-    let Some(pipe) = keeper.as_mut().and_then(|keeper| keeper.stdin.as_mut()) else {
+    let mut reaper = reaper();
+    let Some(pipe) = reaper.as_mut().and_then(|reaper| reaper.stdin.as_mut()) else {
         return;
     };
     // At once: half a line would name another process.
     if pipe.write_all(line.as_bytes()).is_err() {
         // Somebody has ended it.
-        *keeper = None;
+        *reaper = None;
     }
 }
 
-/// The keeper itself: listens until the benchmark ends, and ends and removes what it has left.
+/// The reaper itself: listens until the benchmark ends, and ends and removes what it has left.
 pub(crate) fn run() {
     let left = Left::read(io::stdin().lines().map_while(Result::ok));
     for pid in left.running {

@@ -9,16 +9,16 @@ use crate::error::ServerError;
 use crate::listener::{Bound, Opened, Port, Rules, bind, demand, is_unavailable, remove_unix};
 use crate::transport::Certificate;
 
-/// One configured listener with the places that it opened.
+/// A configured listener with the places that it opened.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct OpenListener {
     /// The URL as configured: what it is known by.
     pub(super) configured: ListenUrl,
     /// Several where a host name has several addresses.
     pub(super) ports: Vec<Arc<Port>>,
 }
 
-impl Door {
+impl OpenListener {
     /// Removes the file of a Unix socket: nobody finds its way in any more.
     pub(super) fn remove_file(&self) {
         if let Some(path) = self.configured.unix_path() {
@@ -29,10 +29,10 @@ impl Door {
 
 /// All open listeners. Dropping it removes the files of Unix sockets.
 #[derive(Debug, Default)]
-pub(super) struct Doors {
-    pub(super) mqtt: Vec<Door>,
+pub(super) struct OpenListeners {
+    pub(super) mqtt: Vec<OpenListener>,
     /// Those where procedures are called.
-    calls: Vec<Door>,
+    calls: Vec<OpenListener>,
 }
 
 /// A listener for calls, with the places that it opened.
@@ -80,7 +80,10 @@ pub(super) fn slow_certificate(listener: &Listener) -> Option<String> {
 ///
 /// # Errors
 /// When its certificate or its place cannot be used.
-pub(super) fn open(listener: &Listener, shards: u8) -> Result<(Door, Vec<Opened>), ServerError> {
+pub(super) fn open(
+    listener: &Listener,
+    shards: u8,
+) -> Result<(OpenListener, Vec<Opened>), ServerError> {
     let certificate = certificate(listener)?;
     warn_of_slow(&listener.url, certificate.as_ref());
     let mut opened = Vec::new();
@@ -90,7 +93,7 @@ pub(super) fn open(listener: &Listener, shards: u8) -> Result<(Door, Vec<Opened>
     }
     let ports = opened.iter().map(|(port, _)| Arc::clone(port)).collect();
     Ok((
-        Door {
+        OpenListener {
             configured: listener.url.clone(),
             ports,
         },
@@ -98,7 +101,7 @@ pub(super) fn open(listener: &Listener, shards: u8) -> Result<(Door, Vec<Opened>
     ))
 }
 
-impl Doors {
+impl OpenListeners {
     /// Opens all configured listeners, or none. Those for MQTT come with the sockets for the
     /// shards; those for calls are opened as well and have one socket.
     ///
@@ -108,18 +111,18 @@ impl Doors {
         listeners: &[Listener],
         shards: u8,
     ) -> Result<(Self, Vec<Opened>, Vec<Called>), ServerError> {
-        let mut doors = Self::default();
+        let mut open_listeners = Self::default();
         let (mut all, mut calls) = (Vec::new(), Vec::new());
         for listener in listeners {
             if listener.url.is_call() {
-                let (door, opened) = open(listener, 1)?;
-                doors.calls.push(door);
+                let (open_listener, opened) = open(listener, 1)?;
+                open_listeners.calls.push(open_listener);
                 calls.push((listener.clone(), opened));
                 continue;
             }
             match open(listener, shards) {
-                Ok((door, opened)) => {
-                    doors.mqtt.push(door);
+                Ok((open_listener, opened)) => {
+                    open_listeners.mqtt.push(open_listener);
                     all.extend(opened);
                 }
                 Err(ServerError::Bind { url, error }) if is_spare(&url, &error, listeners) => {
@@ -128,53 +131,57 @@ impl Doors {
                 Err(error) => return Err(error),
             }
         }
-        Ok((doors, all, calls))
+        Ok((open_listeners, all, calls))
     }
 
-    /// Where a configured listener's door for MQTT stands.
+    /// The place of a configured listener for MQTT in the list.
     pub(super) fn place(&self, listeners: &[Listener], index: usize) -> Option<usize> {
         place(&self.mqtt, listeners, index)
     }
 
-    /// A configured listener's door, be it for MQTT or for calls.
-    pub(super) fn find(&self, listeners: &[Listener], index: usize) -> Option<&Door> {
-        let doors = match listeners.get(index)?.url.is_call() {
+    /// The sockets of a configured listener, be it for MQTT or for calls.
+    pub(super) fn find(&self, listeners: &[Listener], index: usize) -> Option<&OpenListener> {
+        let open_listeners = match listeners.get(index)?.url.is_call() {
             true => &self.calls,
             false => &self.mqtt,
         };
-        place(doors, listeners, index).map(|place| &doors[place])
+        place(open_listeners, listeners, index).map(|place| &open_listeners[place])
     }
 
     /// The open places for MQTT.
     pub(super) fn ports(&self) -> impl Iterator<Item = &Arc<Port>> {
-        self.mqtt.iter().flat_map(|door| &door.ports)
+        self.mqtt
+            .iter()
+            .flat_map(|open_listener| &open_listener.ports)
     }
 
     /// The open places for calls.
     pub(super) fn call_ports(&self) -> impl Iterator<Item = &Arc<Port>> {
-        self.calls.iter().flat_map(|door| &door.ports)
+        self.calls
+            .iter()
+            .flat_map(|open_listener| &open_listener.ports)
     }
 
     /// Removes the files of Unix sockets, once: somebody else may make them again right after.
     pub(super) fn remove_files(&mut self) {
-        let doors = self.mqtt.drain(..).chain(self.calls.drain(..));
-        doors.for_each(|door| door.remove_file());
+        let open_listeners = self.mqtt.drain(..).chain(self.calls.drain(..));
+        open_listeners.for_each(|open_listener| open_listener.remove_file());
     }
 }
 
-/// Where a configured listener's door stands. Several may have one URL, with port 0: then their
-/// doors are in the order of the configuration, since a reload opens more of them behind the
+/// The place of a configured listener in the list. Several may have one URL, with port 0: then they
+/// are in the order of the configuration, since a reload opens more of them behind the
 /// others, and closes the last ones (see [`crate::config::diff`]).
-fn place(doors: &[Door], listeners: &[Listener], index: usize) -> Option<usize> {
+fn place(open_listeners: &[OpenListener], listeners: &[Listener], index: usize) -> Option<usize> {
     let url = &listeners.get(index)?.url;
     let before = listeners[..index].iter();
     let before = before.filter(|listener| listener.url == *url).count();
-    let doors = doors.iter().enumerate();
-    let mut same = doors.filter(|(_, door)| door.configured == *url);
+    let open_listeners = open_listeners.iter().enumerate();
+    let mut same = open_listeners.filter(|(_, open_listener)| open_listener.configured == *url);
     same.nth(before).map(|(place, _)| place)
 }
 
-impl Drop for Doors {
+impl Drop for OpenListeners {
     fn drop(&mut self) {
         self.remove_files();
     }

@@ -30,7 +30,7 @@ const ADAPTORS_MAX: usize = 1_000;
 
 /// All adaptors. Replaced as a whole when the configuration changes.
 #[derive(Default)]
-pub(super) struct Roster {
+pub(super) struct AdaptorSet {
     /// In the order in which they are asked.
     pub(super) all: Vec<Arc<Scoped>>,
     /// Those of each zone that is named by one of them, in the order of the zones' numbers, so that
@@ -79,7 +79,7 @@ impl Scope {
     }
 }
 
-impl Roster {
+impl AdaptorSet {
     fn new(all: Vec<Arc<Scoped>>) -> Self {
         let named = all.iter().flat_map(|one| match &one.zone {
             Scope::One(_, zone) => vec![*zone],
@@ -156,8 +156,14 @@ impl Roster {
         // Those for more come before those for less; a sort keeps the order of equals.
         ordered.sort_by_key(|one| (one.zone.is_some(), one.room.is_some()));
         let apart = numbered(zones_apart(config, directory), &plane.center)?;
-        let mut before: Vec<Option<Arc<Scoped>>> =
-            plane.roster.load().all.iter().cloned().map(Some).collect();
+        let mut before: Vec<Option<Arc<Scoped>>> = plane
+            .adaptor_set
+            .load()
+            .all
+            .iter()
+            .cloned()
+            .map(Some)
+            .collect();
         let mut all: Vec<Arc<Scoped>> = Vec::new();
         let mut changed = Vec::new();
         for one in ordered {
@@ -239,7 +245,7 @@ impl Running {
 }
 
 fn start(plane: &Shared, options: Options) -> Result<Arc<Running>, ServerError> {
-    let host = Arc::clone(&plane.hands) as _;
+    let host = Arc::clone(&plane.actions) as _;
     let adaptor = Adaptor::start(options.clone(), host).map_err(ServerError::Adaptor)?;
     let options = Mutex::new(options);
     Ok(Arc::new(Running { adaptor, options }))
@@ -273,11 +279,15 @@ fn options(plane: &Shared, one: &config::Adaptor, source: Source, zone: &Scope) 
 impl Shared {
     /// A number that no adaptor has.
     fn next_id(&self) -> u16 {
-        let roster = self.roster.load();
+        let adaptor_set = self.adaptor_set.load();
         loop {
             // It begins again at 0; there are far fewer adaptors than numbers.
             let id = self.last_id.fetch_add(1, Ordering::Relaxed);
-            if roster.all.iter().all(|one| one.running.adaptor.id() != id) {
+            if adaptor_set
+                .all
+                .iter()
+                .all(|one| one.running.adaptor.id() != id)
+            {
                 return id;
             }
         }

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use stentor_disk::{Disk, Region, faults};
 use stentor_journal::{Answer, Folder, Journal, OldJournal, Order, Synced};
 
-use crate::lanes::{Lanes, Reply, Request};
+use crate::channels::{Channels, Reply, Request};
 use crate::open::Earlier;
 
-/// How long the keeper waits before it tries again what the disk has refused.
+/// How long the maintenance thread waits before it tries again what the disk has refused.
 const RETRY: Duration = Duration::from_millis(500);
 /// How many times that grows to twice as much, while the disk fails to sync.
 const RETRY_DOUBLINGS: u32 = 6;
@@ -31,7 +31,7 @@ pub enum Sync {
     Always,
 }
 
-/// Hears of the keeper, on its thread.
+/// Hears of the maintenance thread, on its thread.
 pub trait Watcher: Send + std::marker::Sync + 'static {
     /// A shard has to call [`Writer::tend`](crate::Writer::tend).
     fn wake(&self, shard: u16);
@@ -51,9 +51,9 @@ pub enum StoreEvent {
     Forgotten,
 }
 
-/// Does what waits for the disk. Without [`Keeper::start`] it does nothing.
-pub struct Keeper<D: Disk> {
-    lanes: Arc<Lanes<D::Region>>,
+/// Does what waits for the disk. Without [`JournalMaintenance::start`] it does nothing.
+pub struct JournalMaintenance<D: Disk> {
+    channels: Arc<Channels<D::Region>>,
     state: State<D>,
 }
 
@@ -62,10 +62,10 @@ enum State<D: Disk> {
     Running(JoinHandle<io::Result<()>>),
 }
 
-impl<D: Disk> Keeper<D> {
-    pub(crate) const fn new(folder: Folder<D>, lanes: Arc<Lanes<D::Region>>) -> Self {
+impl<D: Disk> JournalMaintenance<D> {
+    pub(crate) const fn new(folder: Folder<D>, channels: Arc<Channels<D::Region>>) -> Self {
         Self {
-            lanes,
+            channels,
             state: State::New(folder),
         }
     }
@@ -84,10 +84,10 @@ impl<D: Disk> Keeper<D> {
         let State::New(folder) = self.state else {
             return Ok(self);
         };
-        let shards = self.lanes.shards();
+        let shards = self.channels.shards();
         let mut work = Work {
             unfinished: shards,
-            lanes: Arc::clone(&self.lanes),
+            channels: Arc::clone(&self.channels),
             folder,
             watcher,
             sync,
@@ -101,7 +101,7 @@ impl<D: Disk> Keeper<D> {
             next: Instant::now(),
             faults: faults(),
         };
-        let thread = thread::Builder::new().name("session-keeper".into());
+        let thread = thread::Builder::new().name("session-upkeep".into());
         let thread = thread.spawn(move || {
             while !work.is_ending {
                 work.step();
@@ -109,7 +109,7 @@ impl<D: Disk> Keeper<D> {
             work.close()
         })?;
         Ok(Self {
-            lanes: self.lanes,
+            channels: self.channels,
             state: State::Running(thread),
         })
     }
@@ -117,7 +117,7 @@ impl<D: Disk> Keeper<D> {
     /// Shows how it is doing, from any thread.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
-        Monitor(Arc::clone(&self.lanes) as _)
+        Monitor(Arc::clone(&self.channels) as _)
     }
 
     /// Commits everything and closes the folder, after all shards have
@@ -129,7 +129,7 @@ impl<D: Disk> Keeper<D> {
         let State::Running(thread) = self.state else {
             return Ok(());
         };
-        self.lanes.ask(Request::End);
+        self.channels.ask(Request::End);
         let broken = |_| io::Error::other("the thread has panicked");
         thread.join().map_err(broken)?
     }
@@ -146,7 +146,7 @@ trait Figures: Send + std::marker::Sync {
     fn troubles(&self) -> Vec<String>;
 }
 
-impl<R: Region> Figures for Lanes<R> {
+impl<R: Region> Figures for Channels<R> {
     fn bytes(&self) -> u64 {
         Self::bytes(self)
     }
@@ -215,7 +215,7 @@ enum Inheritance<R> {
 }
 
 struct Work<D: Disk> {
-    lanes: Arc<Lanes<D::Region>>,
+    channels: Arc<Channels<D::Region>>,
     folder: Folder<D>,
     watcher: Arc<dyn Watcher>,
     sync: Sync,
@@ -241,7 +241,7 @@ impl<D: Disk> Work<D> {
     /// Does all that was asked, or what its time has come for.
     fn step(&mut self) {
         let timeout = self.next.saturating_duration_since(Instant::now());
-        let requests = self.lanes.wait(timeout);
+        let requests = self.channels.wait(timeout);
         if self.next <= Instant::now() {
             self.try_again();
             self.tell_held_back();
@@ -292,7 +292,7 @@ impl<D: Disk> Work<D> {
                     .held_back
                     .extract_if(.., |(_, whose, _)| *whose == shard);
                 let held_back = held_back.map(|(.., synced)| Reply::Synced(synced));
-                for reply in self.lanes.replies(shard).into_iter().chain(held_back) {
+                for reply in self.channels.replies(shard).into_iter().chain(held_back) {
                     if let Reply::Synced(synced) = reply {
                         // What the disk has refused shows at the last commit.
                         let _ = finished.journal.end_commit(synced);
@@ -306,7 +306,7 @@ impl<D: Disk> Work<D> {
     }
 
     fn reply(&self, shard: u16, reply: Reply<D::Region>) {
-        self.lanes.reply(shard, reply);
+        self.channels.reply(shard, reply);
         self.watcher.wake(shard);
     }
 
@@ -334,8 +334,8 @@ impl<D: Disk> Work<D> {
     }
 
     fn commit_news(&self) {
-        for shard in 0..self.lanes.shards() {
-            if self.lanes.take_news(shard) {
+        for shard in 0..self.channels.shards() {
+            if self.channels.take_news(shard) {
                 self.reply(shard, Reply::Commit);
             }
         }
@@ -349,7 +349,7 @@ impl<D: Disk> Work<D> {
             return;
         }
         self.faults = now;
-        for shard in 0..self.lanes.shards() {
+        for shard in 0..self.channels.shards() {
             self.reply(shard, Reply::Commit);
         }
     }
@@ -379,7 +379,7 @@ impl<D: Disk> Work<D> {
             return;
         }
         let is_refused = self.troubles.making.is_some();
-        self.lanes.set_troubles(now.clone(), is_refused);
+        self.channels.set_troubles(now.clone(), is_refused);
         match now.first() {
             Some(first) if before.is_empty() => {
                 self.watcher.event(StoreEvent::Trouble(first.clone()));
@@ -409,10 +409,10 @@ impl<D: Disk> Work<D> {
         }
         let earlier = std::mem::replace(&mut self.earlier, Inheritance::Gone);
         if let Inheritance::Kept(journals, _) = earlier {
-            let shards = (0..self.lanes.shards()).collect();
+            let shards = (0..self.channels.shards()).collect();
             self.earlier = Inheritance::Leaving(journals, shards);
         }
-        for shard in 0..self.lanes.shards() {
+        for shard in 0..self.channels.shards() {
             self.reply(shard, Reply::Commit);
         }
     }
@@ -436,7 +436,7 @@ impl<D: Disk> Work<D> {
             Ok(()) => {
                 self.earlier = Inheritance::Gone;
                 self.note(|troubles| troubles.forgetting = None);
-                for shard in 0..self.lanes.shards() {
+                for shard in 0..self.channels.shards() {
                     self.reply(shard, Reply::Forgotten);
                 }
                 self.watcher.event(StoreEvent::Forgotten);

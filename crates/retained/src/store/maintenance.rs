@@ -21,7 +21,7 @@ const COMMITTING: &str = "writing retained messages to the disk";
 const RESERVING: &str = "writing the file `store`";
 const REMOVING: &str = "removing an empty file";
 
-/// How often the keeper looks round without being asked.
+/// How often the maintenance thread looks round without being asked.
 const ROUND: Duration = Duration::from_millis(500);
 /// Messages that are removed or moved under one lock.
 const STEP: usize = 64;
@@ -38,18 +38,18 @@ pub(crate) struct Round<F> {
 }
 
 /// The threads of a store. Ending them commits what the store promises.
-pub struct Keeper {
+pub struct StoreMaintenance {
     threads: Vec<JoinHandle<()>>,
     end: Box<dyn Fn() + Send + std::marker::Sync>,
 }
 
-impl std::fmt::Debug for Keeper {
+impl std::fmt::Debug for StoreMaintenance {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Keeper").finish_non_exhaustive()
+        out.debug_struct("StoreMaintenance").finish_non_exhaustive()
     }
 }
 
-impl Keeper {
+impl StoreMaintenance {
     /// Ends the threads and waits for them.
     pub fn end(self) {
         (self.end)();
@@ -70,16 +70,19 @@ impl<D: Disk> Store<D> {
         self: &Arc<Self>,
         watcher: Arc<dyn Watcher>,
         clock: impl Fn() -> Tick + Send + 'static,
-    ) -> io::Result<Keeper> {
+    ) -> io::Result<StoreMaintenance> {
         *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
         let mut threads = Vec::new();
         let store = Arc::clone(self);
         let keep = move || store.keep_until_end(&clock);
-        let keeper = thread::Builder::new()
-            .name("store-keeper".into())
+        let maintenance = thread::Builder::new()
+            .name("store-upkeep".into())
             .spawn(keep)?;
-        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper.thread().clone());
-        threads.push(keeper);
+        *self
+            .maintenance
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(maintenance.thread().clone());
+        threads.push(maintenance);
         if self.sync != Sync::Never {
             let store = Arc::clone(self);
             let commit = move || store.commit_until_end();
@@ -102,14 +105,17 @@ impl<D: Disk> Store<D> {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner) = true;
             store.rounds.wake.notify_all();
-            store.wake_keeper();
+            store.wake_maintenance();
         });
-        Ok(Keeper { threads, end })
+        Ok(StoreMaintenance { threads, end })
     }
 
-    pub(super) fn wake_keeper(&self) {
-        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(thread) = &*keeper {
+    pub(super) fn wake_maintenance(&self) {
+        let maintenance = self
+            .maintenance
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = &*maintenance {
             thread.unpark();
         }
     }

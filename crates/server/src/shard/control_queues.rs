@@ -1,48 +1,48 @@
-//! How much the shards give each other to do through their lanes.
+//! How much the shards give each other to do through their control queues.
 //!
-//! A shard opens all its letters before it applies what it reads afterwards, so it cannot leave
+//! A shard applies all its commands before it applies what it reads afterwards, so it cannot leave
 //! some of them for a later turn. Clients can cause very many of one kind, changes of shared
 //! subscriptions; so a shard that sends those looks how much the others have got since their
-//! present turns began, and its hub keeps the rest. A shard whose lane was full wakes the others
-//! when it begins its next turn.
+//! present turns began, and its hub keeps the rest. A shard whose control queue was full wakes the
+//! others when it begins its next turn.
 //!
-//! Nobody waits for a shard that waits: whoever has no room opens its own letters all the same.
+//! Nobody waits for a shard that waits: whoever has no room applies its own commands all the same.
 
 use super::Shard;
-use crate::backplane::Way;
+use crate::context::Way;
 
-/// What one of many shards may add to a lane that is not full, in visits: some letters.
+/// What one of many shards may add to a control queue that is not full, in visits: some commands.
 const PART_MIN: u32 = 256;
 
 impl Shard {
     /// A turn begins: the others may give this shard work again, and it sees how much they take.
-    pub(super) fn share_lanes(&mut self) {
-        if self.backplane.shards[self.id].lane.begin_turn() {
+    pub(super) fn share_control_queues(&mut self) {
+        if self.context.shards[self.id].control_queue.begin_turn() {
             for other in self.others() {
-                other.lane.ring();
+                other.control_queue.wake();
             }
         }
         let visits = self.share_room();
         self.hub.turn_mut().set_share_room(visits);
-        if !self.hub.effects().lanes.is_empty() {
+        if !self.hub.effects().control_items.is_empty() {
             self.forward();
         }
     }
 
-    /// Whether the hub has waited for room in the lanes of others, and there is some.
+    /// Whether the hub has waited for room in the control queues of others, and there is some.
     pub(super) fn may_tell(&self) -> bool {
         self.hub.turn().waits_for_share_room() && self.share_room() > 0
     }
 
-    /// What this shard may add to the fullest lane. O(shards).
+    /// What this shard may add to the fullest control queue. O(shards).
     fn share_room(&self) -> u32 {
-        let free = self.others().map(|other| other.lane.free());
+        let free = self.others().map(|other| other.control_queue.free());
         free.min()
             .map_or(u32::MAX, |free| part(free, self.others().count()))
     }
 
     fn others(&self) -> impl Iterator<Item = &Way> {
-        let all = self.backplane.shards.iter().enumerate();
+        let all = self.context.shards.iter().enumerate();
         let others = all.filter(|(shard, _)| *shard != self.id);
         others.map(|(_, way)| way)
     }

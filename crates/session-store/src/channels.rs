@@ -1,4 +1,4 @@
-//! What shards and the keeper give each other, and what both tell others.
+//! What shards and the maintenance thread give each other, and what both tell others.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,9 +8,9 @@ use std::time::Duration;
 use stentor_disk::Region;
 use stentor_journal::{Order, Round, Segment, Synced};
 
-use crate::keeper::Finished;
+use crate::maintenance::Finished;
 
-/// For the keeper.
+/// For the maintenance thread.
 pub(crate) enum Request<R: Region> {
     Order(u16, Order<R>),
     /// A commit that was asked for, or that the shard needs.
@@ -34,9 +34,9 @@ pub(crate) enum Reply<R> {
 }
 
 /// Both directions. Nobody holds two of its locks at once, nor one for longer than a push takes.
-pub(crate) struct Lanes<R: Region> {
+pub(crate) struct Channels<R: Region> {
     requests: Mutex<VecDeque<Request<R>>>,
-    bell: Condvar,
+    not_empty: Condvar,
     shards: Vec<Outbox<R>>,
     troubles: Mutex<Vec<String>>,
     /// Whether the disk refuses to make files.
@@ -72,7 +72,7 @@ pub(crate) struct State {
     pub(crate) is_behind: bool,
 }
 
-impl<R: Region> Lanes<R> {
+impl<R: Region> Channels<R> {
     pub(crate) fn new(shards: u16) -> Self {
         let outbox = |_| Outbox {
             replies: Mutex::default(),
@@ -84,7 +84,7 @@ impl<R: Region> Lanes<R> {
         };
         Self {
             requests: Mutex::default(),
-            bell: Condvar::new(),
+            not_empty: Condvar::new(),
             shards: (0..shards).map(outbox).collect(),
             troubles: Mutex::default(),
             is_refused: AtomicBool::new(false),
@@ -98,14 +98,14 @@ impl<R: Region> Lanes<R> {
 
     pub(crate) fn ask(&self, request: Request<R>) {
         lock(&self.requests).push_back(request);
-        self.bell.notify_one();
+        self.not_empty.notify_one();
     }
 
     /// All that was asked, as soon as there is something, or nothing after this long.
     pub(crate) fn wait(&self, timeout: Duration) -> VecDeque<Request<R>> {
         let mut requests = lock(&self.requests);
         if requests.is_empty() {
-            let waited = self.bell.wait_timeout(requests, timeout);
+            let waited = self.not_empty.wait_timeout(requests, timeout);
             requests = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         std::mem::take(&mut *requests)

@@ -1,38 +1,38 @@
-//! The lane into a shard: rare things that must neither wait nor be lost.
+//! The control queue into a shard: rare things that must neither wait nor be lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Bell;
+use super::Waker;
 
 /// A queue without a bound that any thread may fill. Looking whether it is empty costs one atomic
 /// load.
 ///
 /// What goes in is bounded by its causes: one answer per login, one arrival per connection, one
 /// command per administrator's request. Of what clients can cause very much of, changes of shared
-/// subscriptions, the senders look how much is in already ([`Lane::free`]).
+/// subscriptions, the senders look how much is in already ([`ControlQueue::free`]).
 #[derive(Debug)]
-pub(crate) struct Lane<T> {
+pub(crate) struct ControlQueue<T> {
     items: Mutex<Vec<T>>,
     /// Whether `items` holds something; written under its lock.
     pending: AtomicBool,
     /// What its shard was given to do since its present turn began, in visits.
     load: AtomicU32,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
 }
 
 /// What other shards may give a shard to do in a turn, in visits: about half a millisecond. What
 /// comes in one turn may be opened in the next, so a turn may have twice as much.
 pub(crate) const LOAD_MAX: u32 = 8_192;
 
-impl<T> Lane<T> {
-    /// The lane into the shard with this bell.
-    pub(crate) const fn new(bell: Arc<Bell>) -> Self {
+impl<T> ControlQueue<T> {
+    /// The control queue into the shard with this waker.
+    pub(crate) const fn new(waker: Arc<Waker>) -> Self {
         Self {
             items: Mutex::new(Vec::new()),
             pending: AtomicBool::new(false),
             load: AtomicU32::new(0),
-            bell,
+            waker,
         }
     }
 
@@ -43,7 +43,7 @@ impl<T> Lane<T> {
             items.push(item);
             self.pending.store(true, Ordering::Release);
         }
-        self.bell.ring();
+        self.waker.wake();
     }
 
     /// Adds an item that costs the shard this many visits, and wakes it.
@@ -60,7 +60,7 @@ impl<T> Lane<T> {
         LOAD_MAX.saturating_sub(self.load.load(Ordering::Relaxed))
     }
 
-    /// The shard begins a turn. Returns whether others may wait for that: ring them.
+    /// The shard begins a turn. Returns whether others may wait for that: wake them.
     #[inline]
     pub(crate) fn begin_turn(&self) -> bool {
         if self.load.load(Ordering::Relaxed) == 0 {
@@ -70,8 +70,8 @@ impl<T> Lane<T> {
     }
 
     /// Wakes the shard though nothing was added.
-    pub(crate) fn ring(&self) {
-        self.bell.ring();
+    pub(crate) fn wake(&self) {
+        self.waker.wake();
     }
 
     /// Whether something waits.
@@ -98,36 +98,36 @@ mod tests {
 
     #[test]
     fn gives_what_was_pushed_once_and_in_order() {
-        let lane = Lane::new(Arc::new(Bell::new().unwrap()));
+        let control_queue = ControlQueue::new(Arc::new(Waker::new().unwrap()));
         let mut taken = Vec::new();
-        lane.take(&mut taken);
+        control_queue.take(&mut taken);
         assert!(taken.is_empty());
-        lane.push(1);
-        lane.push(2);
-        assert!(lane.is_pending());
-        lane.take(&mut taken);
+        control_queue.push(1);
+        control_queue.push(2);
+        assert!(control_queue.is_pending());
+        control_queue.take(&mut taken);
         assert_eq!(taken, [1, 2]);
         taken.clear();
-        lane.take(&mut taken);
-        assert!(taken.is_empty() && !lane.is_pending());
+        control_queue.take(&mut taken);
+        assert!(taken.is_empty() && !control_queue.is_pending());
     }
 
     #[test]
     fn a_turn_takes_so_much_and_the_next_one_again() {
-        let lane = Lane::new(Arc::new(Bell::new().unwrap()));
-        assert!(!lane.begin_turn());
-        assert_eq!(lane.free(), LOAD_MAX);
-        lane.push_heavy(1, 100);
-        lane.push(2);
-        assert_eq!(lane.free(), LOAD_MAX - 100);
-        assert!(!lane.begin_turn(), "nobody had to wait");
-        assert_eq!(lane.free(), LOAD_MAX);
-        lane.push_heavy(3, LOAD_MAX + 1);
-        assert_eq!(lane.free(), 0);
-        assert!(lane.begin_turn());
-        assert_eq!(lane.free(), LOAD_MAX);
+        let control_queue = ControlQueue::new(Arc::new(Waker::new().unwrap()));
+        assert!(!control_queue.begin_turn());
+        assert_eq!(control_queue.free(), LOAD_MAX);
+        control_queue.push_heavy(1, 100);
+        control_queue.push(2);
+        assert_eq!(control_queue.free(), LOAD_MAX - 100);
+        assert!(!control_queue.begin_turn(), "nobody had to wait");
+        assert_eq!(control_queue.free(), LOAD_MAX);
+        control_queue.push_heavy(3, LOAD_MAX + 1);
+        assert_eq!(control_queue.free(), 0);
+        assert!(control_queue.begin_turn());
+        assert_eq!(control_queue.free(), LOAD_MAX);
         let mut taken = Vec::new();
-        lane.take(&mut taken);
+        control_queue.take(&mut taken);
         assert_eq!(taken, [1, 2, 3]);
     }
 }

@@ -10,27 +10,27 @@ use stentor_procedure::{Call, Caller, Content, Envelope, Format, Message, Regist
 use stentor_topic::Zone;
 
 use super::Shared;
-use crate::backplane::Backplane;
 use crate::call::answer_json;
-use crate::shard::Letter;
+use crate::context::ServerContext;
+use crate::shard::ShardCommand;
 
 /// How long a procedure may take that an adaptor calls.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What adaptors reach of the server. Each part is set once, when it is there; until then what
 /// they do is forgotten.
-pub(super) struct Hands {
+pub(super) struct AdaptorActions {
     center: Arc<Center>,
-    backplane: OnceLock<Weak<Backplane>>,
+    context: OnceLock<Weak<ServerContext>>,
     registry: OnceLock<Weak<Registry>>,
     shared: OnceLock<Weak<Shared>>,
 }
 
-impl Hands {
+impl AdaptorActions {
     pub(super) const fn new(center: Arc<Center>) -> Self {
         Self {
             center,
-            backplane: OnceLock::new(),
+            context: OnceLock::new(),
             registry: OnceLock::new(),
             shared: OnceLock::new(),
         }
@@ -40,24 +40,24 @@ impl Hands {
         let _ = self.shared.set(Arc::downgrade(shared));
     }
 
-    pub(super) fn serve(&self, backplane: &Arc<Backplane>) {
-        let _ = self.backplane.set(Arc::downgrade(backplane));
+    pub(super) fn serve(&self, context: &Arc<ServerContext>) {
+        let _ = self.context.set(Arc::downgrade(context));
     }
 
     pub(super) fn serve_calls(&self, registry: &Arc<Registry>) {
         let _ = self.registry.set(Arc::downgrade(registry));
     }
 
-    pub(super) fn backplane(&self) -> Option<Arc<Backplane>> {
-        self.backplane.get().and_then(Weak::upgrade)
+    pub(super) fn context(&self) -> Option<Arc<ServerContext>> {
+        self.context.get().and_then(Weak::upgrade)
     }
 }
 
-impl Host for Hands {
+impl Host for AdaptorActions {
     fn act(&self, zone: &str, action: Action) {
         let number = self.center.zone_number(zone);
-        let backplane = self.backplane();
-        let (Ok(zone), Some(backplane)) = (number, backplane) else {
+        let context = self.context();
+        let (Ok(zone), Some(context)) = (number, context) else {
             return;
         };
         let act = match action {
@@ -92,21 +92,21 @@ impl Host for Hands {
                 arguments,
                 payload,
                 number,
-            } => return self.call(&backplane, zone, procedure, arguments, payload, number),
+            } => return self.call(&context, zone, procedure, arguments, payload, number),
         };
         // The home of a zone, as hubs have it.
-        let home = zone.get() % u32::from(backplane.shard_count());
-        backplane.post(
+        let home = zone.get() % u32::from(context.shard_count());
+        context.post(
             home as usize,
-            Letter::Hub(ServiceCommand::Act(Arc::new(act)).into()),
+            ShardCommand::Hub(ServiceCommand::Act(Arc::new(act)).into()),
         );
     }
 }
 
-impl Hands {
+impl AdaptorActions {
     fn call(
         &self,
-        backplane: &Backplane,
+        context: &ServerContext,
         zone: Zone,
         procedure: String,
         arguments: Vec<(String, String)>,
@@ -143,7 +143,7 @@ impl Hands {
             envelope: Envelope::of_arguments(&arguments),
             arguments,
             caller: Caller::User {
-                zone: backplane.zone_name(zone),
+                zone: context.zone_name(zone),
                 name: "adaptor".to_owned(),
             },
             message,

@@ -26,15 +26,15 @@ fn server(config: &str) -> Server {
 }
 
 /// A connection to each of them, with its name.
-fn doors(server: &Server) -> impl Iterator<Item = (String, Raw)> {
+fn listeners(server: &Server) -> impl Iterator<Item = (String, Raw)> {
     let control = server.data_dir().join("control.sock");
     let listeners = server.urls().iter().map(|url| {
         let (scheme, rest) = url.split_once(':').expect("a URL has a scheme");
-        let door = match rest.strip_prefix("//") {
+        let listener = match rest.strip_prefix("//") {
             Some(address) => Raw::tcp(address),
             None => Raw::unix(rest.as_ref()),
         };
-        (scheme.to_owned(), door)
+        (scheme.to_owned(), listener)
     });
     listeners.chain(iter::once_with(move || {
         ("control".to_owned(), Raw::unix(&control))
@@ -65,39 +65,39 @@ fn garbage() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn garbage_at_any_door_disturbs_nobody() {
+fn garbage_at_any_listener_disturbs_nobody() {
     let server = server("");
     let mut healthy = Healthy::new(&server);
     for bytes in garbage() {
-        for (_, mut door) in doors(&server) {
+        for (_, mut listener) in listeners(&server) {
             // The server may close while it is sent.
-            let _ = door.try_send(&bytes);
-            door.half_close_softly();
-            door.closed();
+            let _ = listener.try_send(&bytes);
+            listener.half_close_softly();
+            listener.closed();
         }
         healthy.check();
     }
     server.control(&["status"]).success();
 }
 
-/// Who says something and then nothing is sent away, but by the control socket, which has a limit
-/// of minutes and few places, and lets only the server's own user in.
+/// A client that says something and then nothing is sent away, but by the control socket, which has
+/// a limit of minutes and few places, and lets only the server's own user in.
 #[test]
 fn a_stranger_who_does_not_get_to_the_point_is_sent_away() {
     let server = server("[limits]\nlogin_timeout = \"1s\"\n");
     let mut healthy = Healthy::new(&server);
-    let mut strangers: Vec<_> = doors(&server)
+    let mut strangers: Vec<_> = listeners(&server)
         .filter(|(name, _)| !name.starts_with("call") && name != "control")
         .collect();
-    for (name, door) in &mut strangers {
-        door.send(match name.as_str() {
+    for (name, listener) in &mut strangers {
+        listener.send(match name.as_str() {
             "ws" => b"GET / HTTP/1.1\r\nHost: x\r\n",
             "mqtts" | "wss" => &[0x16, 3, 1, 0, 200, 1],
             _ => &[0x10, 100, 0, 4, b'M'],
         });
     }
-    for (_, mut door) in strangers {
-        door.closed();
+    for (_, mut listener) in strangers {
+        listener.closed();
     }
     healthy.check();
 }

@@ -103,12 +103,12 @@ struct Start {
 }
 
 /// All clients, connected, on their threads.
-pub(super) struct Crew {
+pub(super) struct WorkerPool {
     workers: Vec<Worker>,
     pub(super) missing: Missing,
 }
 
-impl Crew {
+impl WorkerPool {
     /// Opens all connections, one thread after the other so that [`AT_ONCE`] holds for all. The
     /// clients are numbered from `base` on.
     pub(super) fn gather(
@@ -119,7 +119,7 @@ impl Crew {
         base: usize,
     ) -> Result<Self, BenchError> {
         let threads = load.clients.div_ceil(CONNECTIONS_PER_WORKER);
-        let mut crew = Self {
+        let mut pool = Self {
             workers: Vec::new(),
             missing: Missing::default(),
         };
@@ -157,16 +157,16 @@ impl Crew {
                 )
             };
             if let Some(missing) = progress.receive(now, &is_ready) {
-                crew.missing += missing;
+                pool.missing += missing;
             }
-            crew.workers.push(Worker {
+            pool.workers.push(Worker {
                 begin,
                 asker: None,
                 handle,
             });
             first += count;
         }
-        Ok(crew)
+        Ok(pool)
     }
 
     /// Lets them write until the schedule ends.

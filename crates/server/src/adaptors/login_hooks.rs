@@ -21,7 +21,7 @@ use super::{Plane, Scoped};
 /// A client that proves itself in another way has a name only after the Auth Center's answer, so
 /// the adaptors are asked after that.
 #[derive(Clone)]
-pub(crate) struct Doorkeeper {
+pub(crate) struct LoginHooks {
     center: Arc<Center>,
     plane: Plane,
     unknown: Arc<Unknown>,
@@ -50,7 +50,7 @@ impl Unknown {
     }
 }
 
-impl Doorkeeper {
+impl LoginHooks {
     pub(crate) fn new(center: Arc<Center>, plane: Plane) -> Self {
         let unknown = Arc::default();
         Self {
@@ -63,7 +63,7 @@ impl Doorkeeper {
 
 /// A login on its way from one adaptor to the next.
 struct Visit {
-    door: Doorkeeper,
+    hooks: LoginHooks,
     answer: Answer,
     zone: Arc<str>,
     user: String,
@@ -109,7 +109,7 @@ impl Unnamed {
 /// An exchange of the Auth Center's, and whose it is.
 struct Underway(Exchange, Unnamed);
 
-impl Authenticator for Doorkeeper {
+impl Authenticator for LoginHooks {
     fn begin(&self, request: LoginRequest, answer: Answer) -> Begun {
         let name = match (&request.username, &request.method, &request.again) {
             (Some(name), None, None) => name.as_str(),
@@ -134,7 +134,7 @@ impl Authenticator for Doorkeeper {
         let steps = self.plane.judges_of_logins(&zone);
         let user = name.split_once('/').map_or(name, |(_, name)| name);
         let visit = Visit {
-            door: self.clone(),
+            hooks: self.clone(),
             answer,
             zone,
             user: user.to_owned(),
@@ -188,7 +188,7 @@ impl Authenticator for Doorkeeper {
     }
 }
 
-impl Doorkeeper {
+impl LoginHooks {
     /// The Auth Center decides first; then the adaptors are asked about whom it lets in.
     fn ask_later(
         &self,
@@ -200,8 +200,8 @@ impl Doorkeeper {
         let own = Arc::clone(&slot);
         let decided = move |decision| {
             let waiting = own.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some((door, unnamed, answer)) = waiting {
-                door.decided(unnamed, answer, decision);
+            if let Some((hooks, unnamed, answer)) = waiting {
+                hooks.decided(unnamed, answer, decision);
             }
         };
         match begin(Answer::new(decided.clone())) {
@@ -233,7 +233,7 @@ impl Doorkeeper {
             _ => return answer.give(Decision::Accepted(identity, data)),
         };
         let visit = Visit {
-            door: self,
+            hooks: self,
             answer,
             zone,
             user,
@@ -289,11 +289,11 @@ impl Visit {
 
     /// It is let in with these roles.
     fn vouch(self, roles: Vec<String>) {
-        let center = &self.door.center;
+        let center = &self.hooks.center;
         let roles: Vec<Arc<str>> = roles.into_iter().map(Into::into).collect();
         for role in &roles {
             if !center.has_role(&self.zone, role) {
-                self.door.unknown.tell(&self.zone, role);
+                self.hooks.unknown.tell(&self.zone, role);
             }
         }
         let decision = match self.stage {
@@ -336,8 +336,8 @@ impl Visit {
             is_again: false,
             judged: Some((self.zone, self.user)),
         };
-        let center = Arc::clone(&self.door.center);
+        let center = Arc::clone(&self.hooks.center);
         let begin = move |answer| center.begin(request, answer);
-        self.door.ask_later(unnamed, self.answer, begin);
+        self.hooks.ask_later(unnamed, self.answer, begin);
     }
 }

@@ -1,4 +1,4 @@
-//! What a shard's lane carries.
+//! What a shard's control queue carries.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -28,7 +28,7 @@ use crate::trace::Trace;
 use crate::transport::Transport;
 
 /// Something rare for a shard: answers, arrivals, commands.
-pub(crate) enum Letter {
+pub(crate) enum ShardCommand {
     /// For its hub, before anything that it reads afterwards.
     Hub(ControlItem),
     /// The state of something whose descriptor comes through the inbox.
@@ -56,13 +56,13 @@ pub(crate) enum Letter {
 /// What travels: the state beside a descriptor.
 pub(crate) enum Incoming {
     /// A connection whose home is the receiving shard.
-    Connection(Box<Traveller>),
+    Connection(Box<Handover>),
     /// A listener that was opened on reload.
     Listener(Arc<Port>),
 }
 
 /// A connection on its way to another shard.
-pub(crate) struct Traveller {
+pub(crate) struct Handover {
     pub(crate) transport: Transport,
     /// Bytes that were read and not applied.
     pub(crate) unread: Vec<u8>,
