@@ -168,7 +168,7 @@ pub struct LostBy {
     /// connection that has ended. `packet-too-large`: for its client. `expired`: while they waited.
     /// `unreadable`: the disk does not give them any more.
     pub cause: String,
-    /// How many.
+    /// The number of messages.
     pub messages: u64,
     /// How many of them while less might wait than is configured, because memory was short.
     pub while_memory_short: u64,

@@ -304,7 +304,7 @@ pub struct Loss {
     pub client_id: String,
     /// The topic.
     pub topic: String,
-    /// How many.
+    /// The number of messages.
     pub messages: u64,
 }
 

@@ -146,7 +146,7 @@ pub enum Event {
         link: LinkId,
         /// Its zone.
         zone: Zone,
-        /// Whose.
+        /// The client id of the session.
         client_id: Box<str>,
         /// Its user; `None` for anonymous.
         user: Option<Arc<str>>,
@@ -161,7 +161,7 @@ pub enum Event {
     AboveLimit {
         /// What was refused: `a subscription` or `a message`.
         what: &'static str,
-        /// Whose.
+        /// The client id of the session.
         client_id: Box<str>,
         /// Its user; `None` for anonymous.
         user: Option<Arc<str>>,
@@ -170,20 +170,20 @@ pub enum Event {
     },
     /// Messages that waited on the disk for a client are lost: nobody can read them.
     Unreadable {
-        /// Whose.
+        /// The client id of the session.
         client_id: Box<str>,
-        /// How many.
+        /// The number of messages.
         messages: u64,
     },
     /// A session that waited for its client has expired.
     SessionExpired {
-        /// Whose.
+        /// The client id of the session.
         client_id: Box<str>,
     },
     /// A session that waited for its client has ended early: there are as many as there may be, or
     /// memory is short, and its user or address holds most.
     SessionEvicted {
-        /// Whose.
+        /// The client id of the session.
         client_id: Box<str>,
         /// Its user; `None` for anonymous.
         user: Option<Arc<str>>,
@@ -196,27 +196,28 @@ pub enum Event {
     },
     /// A publish was refused by rights: told once for each client and topic.
     PublishDenied {
-        /// Whose.
+        /// The client id of the session.
         client_id: Box<str>,
         /// Its identity, and what it may do.
         identity: Arc<Identity>,
-        /// Where to.
+        /// The topic that it was for.
         topic: Box<str>,
     },
     /// A subscribe was refused by rights.
     SubscribeDenied {
-        /// Whose.
+        /// The client id of the session.
         client_id: Box<str>,
         /// Its identity, and what it may do.
         identity: Arc<Identity>,
-        /// What for.
+        /// The filter that it asked for.
         filter: Box<str>,
     },
     /// Messages of a client are delivered, but not kept for late subscribers: the retained store
     /// has no room or cannot write, and nobody waits for an answer. Told once for each client and
     /// topic.
     NotKept {
-        /// Whose; empty for those of the server, wills, and clients of other shards.
+        /// The client id of the publisher; empty for those of the server, wills, and clients of
+        /// other shards.
         client_id: Box<str>,
         /// The topic.
         topic: Box<str>,
@@ -230,7 +231,7 @@ pub enum Event {
     /// A message that its publisher waits for is refused, since the retained store has no room or
     /// cannot write.
     NotTaken {
-        /// Whose; empty for those of clients of other shards.
+        /// The client id of the publisher; empty for those of clients of other shards.
         client_id: Box<str>,
         /// The topic.
         topic: Box<str>,

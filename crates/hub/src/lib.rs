@@ -1,10 +1,10 @@
 //! A shard's brain: sessions, subscriptions and the routes between them.
 //!
 //! Commands in, effects out: a [`Hub`] is handed what arrived and the time, and answers by
-//! filling [`Effects`] and the output queues of its sessions. It owns everything it touches and
-//! shares two things with the hubs of other shards: the [`InterestTable`] and the [`Retained`]
-//! store. So the same code is driven by the server's shards, by tests on a virtual clock and by
-//! the simulation.
+//! filling [`Effects`] and the output queues of its sessions. It owns everything it touches but for
+//! what is [`Shared`] by all hubs, above all the [`InterestTable`] and the [`Retained`] store. So
+//! the same code is driven by the server's shards, by tests on a virtual clock and by the
+//! simulation.
 
 #![no_std]
 #![forbid(unsafe_code)]

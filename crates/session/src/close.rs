@@ -376,7 +376,7 @@ impl Limit {
     const fn told(self) -> &'static str {
         match self {
             Self::ConnectionsPerUser | Self::SecondLogin | Self::ConnectionsPerUserOfZone => {
-                "this user is connected already, as often as it may be"
+                "this user has as many connections as it may have"
             }
             Self::ConnectionsPerZone => "the zone has as many connections as it may have",
             Self::ConnectionsPerAddress => "this address has as many connections as it may have",

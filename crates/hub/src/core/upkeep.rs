@@ -119,7 +119,10 @@ pub(crate) fn begin_drain(core: &mut Core) {
 /// Everything that was in `effects().mesh` lies in the rings of the other shards. Until then
 /// their snapshots may wait for it, so this has to be called soon after the hub was.
 pub(crate) fn forwarded(core: &mut Core) {
-    debug_assert!(core.effects.mesh.is_empty(), "what is here is not there");
+    debug_assert!(
+        core.effects.mesh.is_empty(),
+        "the shard sends the items of the mesh before it says that it has"
+    );
     core.routing.fences.forwarded();
 }
 

@@ -48,7 +48,8 @@ impl Hub {
         let rooms = connect::attach(&mut self.core, now, key, opening);
         let services = &mut self.services;
         services.attached(&mut self.core, now, key, predecessor);
-        // Now that it is seen to be there: its user does not blink.
+        // After the services know of the new connection: so the presence of its user does not
+        // change in between.
         connect::claim(&mut self.core, now, key);
         if let Some(rooms) = rooms {
             connect::resume(&mut self.core, now, key);

@@ -139,7 +139,7 @@ impl Hub {
         }
     }
 
-    /// It has done that.
+    /// The shard has taken what [`Hub::begin_drain`] announced.
     pub fn end_drain(&mut self, now: Tick) {
         upkeep::end_drain(&mut self.core, now);
         self.finish(now);

@@ -6,11 +6,12 @@
 //! load turns get longer and one write carries many messages, so batching adapts by itself and
 //! costs no latency when there is little to do.
 //!
-//! **Invariants.** A shard never blocks but in its poll, takes no lock on the way of a message,
-//! and writes no files. Descriptors come from its own accept or its inbox. A slot is given free at
-//! the end of the turn only, so that what happens earlier in the turn never meets a stranger in it.
-//! Before the bytes of a read are applied, the control queue is looked at: what another shard
-//! announced before a client could know of it is then known here too.
+//! **Invariants.** A shard blocks in its poll alone, but for the moment that `coalesce` asks for.
+//! It takes no lock on the way of a message, and writes no files. Descriptors come from its own
+//! accept or its inbox. A slot is given free at the end of the turn only, so that what happens
+//! earlier in the turn never meets a stranger in it. Before the bytes of a read are applied, the
+//! control queue is looked at: what another shard announced before a client could know of it is
+//! then known here too.
 
 mod absent;
 mod accept;

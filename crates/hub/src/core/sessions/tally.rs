@@ -23,7 +23,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// It has happened this many times more.
+    /// Adds this many events.
     pub(crate) fn add(&mut self, now: Tick, times: u64) {
         let half = now.as_secs() / HALF_SECS;
         if half != self.half {
@@ -118,7 +118,7 @@ pub struct Tally {
 pub struct LostBy {
     /// Why.
     pub cause: LossCause,
-    /// How many.
+    /// The number of messages.
     pub messages: u64,
     /// How many of them while less might wait than is configured, because memory was short.
     pub while_memory_short: u64,

@@ -538,7 +538,7 @@ mod tests {
     use alloc::vec;
 
     use stentor_topic::Zone;
-    use stentor_zone::Seat;
+    use stentor_zone::SessionId;
 
     use super::*;
     use crate::core::inbound::subscribe::Wishes;
@@ -568,7 +568,7 @@ mod tests {
 
     fn who() -> Who {
         Who {
-            seat: Seat(1),
+            session: SessionId(1),
             identity: Arc::new(Identity {
                 user: Some("ann".into()),
                 zone: Zone(1),

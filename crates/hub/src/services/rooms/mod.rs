@@ -62,7 +62,7 @@ pub(crate) enum RoomItem {
         room: Box<str>,
         /// The user.
         who: Who,
-        /// As what.
+        /// How the session comes in.
         entry: Entry,
         /// The session that waits for a [`RoomItem::Joined`].
         answer: ShardTicket,
@@ -95,7 +95,7 @@ pub(crate) enum RoomItem {
         room: Box<str>,
         /// The user.
         who: Who,
-        /// As it is heard.
+        /// The message in the form in which members receive it.
         message: Arc<Message>,
         /// The connection that it came by, where it is there still.
         sender: Option<Sender>,

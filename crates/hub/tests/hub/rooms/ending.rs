@@ -99,17 +99,11 @@ fn closed_beside(names: [&str; 2]) -> (World, usize, Vec<usize>, [usize; 2]) {
     (w, ann, guests, others)
 }
 
-/// Nobody's turn is long. Who comes to a new room of the name waits until the old one is gone, and
+/// No turn is long. A user who comes to a new room of the name waits until the old one is gone, and
 /// those who were in that hear nothing of the new one.
 #[test]
 fn a_large_room_lets_its_members_go_over_turns() {
-    let mut w = World::new(1);
-    let (ann, guests) = party(&mut w, "a");
-    let [bystander, bob] = ["eve", "bob"].map(|it| w.connect(Version::V5, it, &user(it)));
-    w.subscribe(bob, "$reply/+", Q0);
-    w.paused = true;
-    w.hubs[0].begin_turn();
-    w.send_without_settling(ann, &call("close", TEA));
+    let (mut w, ann, guests, [bystander, bob]) = closed_beside(["eve", "bob"]);
     let visits = w.hubs[0].turn().visits();
     assert!(visits <= VISITS_MAX, "{visits} before the first is out");
     // Both come while the room lets them go.
