@@ -21,15 +21,13 @@ const PAYLOAD: [u8; 2_000] = [b'h'; 2_000];
 /// made.
 const BYTES_MAX: u64 = 110 << 20;
 
-const CONFIG: &str = "\
-[[policy]]
-filter = \"log/#\"
-keep = \"all\"
-history = 1000
-
-[limits]
-memory = \"64MiB\"
-";
+/// A history, and so much memory for clients.
+fn config(memory: &str) -> String {
+    format!(
+        "[[policy]]\nfilter = \"log/#\"\nkeep = \"all\"\nhistory = 1000\n\
+         [limits]\nmemory = \"{memory}\"\n"
+    )
+}
 
 fn login(server: &Server, user: &str, client_id: &str) -> Raw {
     let mut client = server.dial();
@@ -107,11 +105,9 @@ fn until_quiet(server: &Server) {
     });
 }
 
-/// The server keeps answers for sessions that last, in memory and in the journal. Neither has more
-/// than its share, nobody else is cut off, and the calls of other users are answered.
-#[test]
-fn answers_that_nobody_reads_harm_nobody_else() {
-    let mut scene = Scene::new(CONFIG).beside_the_disk();
+/// A server with the users mallory and bob, and a history.
+fn scene(memory: &str) -> Scene {
+    let scene = Scene::new(&config(memory)).beside_the_disk();
     let file = scene.server.folder().join("password");
     fs::write(&file, "secret\n").expect("a file can be written");
     let file = file.to_str().expect("temporary paths are text");
@@ -124,8 +120,34 @@ fn answers_that_nobody_reads_harm_nobody_else() {
         publisher.publish("log/t", &PAYLOAD);
     }
     publisher.ping();
+    scene
+}
+
+fn callers(scene: &Scene) -> Vec<Raw> {
     let names = (0..CLIENTS).map(|number| format!("caller-{number}"));
-    let mut callers: Vec<Raw> = names.map(|name| caller(&scene.server, &name)).collect();
+    names.map(|name| caller(&scene.server, &name)).collect()
+}
+
+/// The server keeps answers for sessions that last, in memory and in the journal. Neither has more
+/// than its share, and nobody else is cut off.
+#[test]
+fn answers_that_nobody_reads_harm_nobody_else() {
+    let mut scene = scene("64MiB");
+    let mut callers = callers(&scene);
+    scene.endures(BYTES_MAX, |server| {
+        call_only(&mut callers);
+        until_quiet(server);
+    });
+    let log = scene.server.log();
+    assert!(!log.contains("are not written down"), "{log}");
+}
+
+/// There is room for four such answers on their way. One user wants all of it, and another one is
+/// answered whenever it calls.
+#[test]
+fn answers_that_nobody_reads_leave_room_for_those_of_others() {
+    let mut scene = scene("16MiB");
+    let mut callers = callers(&scene);
     let names = (0..SHARDS).map(|shard| scene.name_on(shard, "other"));
     let mut others: Vec<Raw> = names.map(|name| other(&scene.server, &name)).collect();
     scene.endures(BYTES_MAX, |server| {
@@ -141,6 +163,4 @@ fn answers_that_nobody_reads_harm_nobody_else() {
             drop(stops);
         });
     });
-    let log = scene.server.log();
-    assert!(!log.contains("are not written down"), "{log}");
 }

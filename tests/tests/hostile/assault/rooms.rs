@@ -68,6 +68,19 @@ fn members(server: &Server, room: &str, size: usize) -> Vec<Raw> {
     (0..size).map(join).collect()
 }
 
+/// Gives a room long properties, one after the other.
+fn furnish(member: &mut Raw, room: &str) {
+    member.subscribe("$reply/+", 0);
+    for number in 0..8 {
+        let name = format!("p{number}");
+        let set = json!({ "room": room, "name": name, "value": "x".repeat(2_000) });
+        member.publish("$call/room.set/1", set.to_string().as_bytes());
+        let (_, answer) = member.message();
+        let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+        assert_eq!(answer["status"], "done", "{answer}");
+    }
+}
+
 fn event(client: &mut Raw, room: &str) -> Value {
     let (topic, event) = client.message();
     assert_eq!(topic, format!("$room/{room}/event"));
@@ -96,15 +109,16 @@ fn a_room_with_very_many_members_is_closed() {
 }
 
 /// All connections are lost at once, and none comes back in time. Who stays hears of each of them.
+/// What the list of rooms tells of this one is long.
 #[test]
 fn a_room_loses_very_many_members() {
     let size = size();
     let mut scene = Scene::new(CONFIG);
     scene.endures(96 * MIB, |server| {
-        let members = members(server, "short", size);
         let mut witness = witness(server);
         witness.subscribe("$room/short/event", 0);
-        drop(members);
+        furnish(&mut witness, "short");
+        drop(members(server, "short", size));
         let mut left = 0;
         while left < size {
             let event = event(&mut witness, "short");
