@@ -98,14 +98,14 @@ mod tests {
         }
     }
 
+    /// Other tests of this process take memory and give it back: only what this one holds is sure.
     #[test]
-    fn this_process_has_a_status_that_changes() {
-        let before = OwnStatus::read();
-        let more = vec![1_u8; 16 << 20];
-        let after = OwnStatus::read();
-        drop(more);
-        assert!(after.anonymous_bytes >= before.anonymous_bytes.map(|bytes| bytes + (8 << 20)));
-        assert!(after.virtual_bytes > after.resident_bytes);
-        assert!(after.threads > Some(0));
+    fn this_process_has_a_status_that_counts_what_it_holds() {
+        let held = vec![1_u8; 64 << 20];
+        let status = OwnStatus::read();
+        assert!(status.anonymous_bytes >= Some(64 << 20));
+        std::hint::black_box(held);
+        assert!(status.virtual_bytes > status.resident_bytes);
+        assert!(status.threads > Some(0));
     }
 }
