@@ -128,7 +128,7 @@ def first_gone(users):
 def refusals_say_why():
     """A sentence for MQTT 5; the reason code says as much as the version has."""
     first = User("one/alice", client_id="a")
-    User("one/alice", client_id="b", wants=refused(0x97), says="connected already")
+    User("one/alice", client_id="b", wants=refused(0x97), says="as many connections")
     for zone in ("one", "nowhere"):
         User(f"{zone}/guest", password=None, wants=refused(0x87), says="no guests")
     only = User("full/alice")
