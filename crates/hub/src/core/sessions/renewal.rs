@@ -111,7 +111,7 @@ impl Renewals {
 }
 
 /// The rights of somebody who has none any more.
-struct NoRights;
+pub(crate) struct NoRights;
 
 impl Rights for NoRights {
     fn may_publish(&self, _topic: &str) -> bool {

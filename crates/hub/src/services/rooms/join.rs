@@ -542,22 +542,7 @@ mod tests {
 
     use super::*;
     use crate::core::inbound::subscribe::Wishes;
-    use crate::core::sessions::rights::{Access, Rights};
-
-    #[derive(Debug)]
-    struct Nothing;
-
-    impl Rights for Nothing {
-        fn may_publish(&self, _topic: &str) -> bool {
-            false
-        }
-        fn may_subscribe(&self, _filter: &str) -> Access {
-            Access::Nothing
-        }
-        fn may_receive(&self, _topic: &str) -> bool {
-            false
-        }
-    }
+    use crate::core::sessions::renewal::NoRights;
 
     const fn session(slot: u32) -> SessionKey {
         SessionKey {
@@ -572,7 +557,7 @@ mod tests {
             identity: Arc::new(Identity {
                 user: Some("ann".into()),
                 zone: Zone(1),
-                rights: Arc::new(Nothing),
+                rights: Arc::new(NoRights),
                 expires_at: Tick::NEVER,
                 guest: None,
             }),
